@@ -1,0 +1,266 @@
+"""`kbenv eval`: judges one source against one problem and says what was established.
+
+Exit code 0 when credited, 1 when not; bad usage and faults are raised and become 2 and 3 in `kbenv.cli`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kbenv.errors import SandboxError, UsageError
+from kbenv.extraction import extract_code
+from kbenv.feedback import quoted
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from kbenv.problems.problem import Problem
+    from kbenv.verdict import Check, Verdict
+
+MAX_SOURCE_BYTES = 5_000_000
+DETAIL_CHARACTERS = 8000
+_MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the `eval` subcommand."""
+    parser = subparsers.add_parser(
+        "eval",
+        help="judge one kernel source",
+        description="Judge one kernel source against one problem. Exit code 0: credited; 1: not credited; 2: bad "
+        "usage, nothing ran; 3: a fault of the machine.",
+    )
+    parser.add_argument("problem", metavar="PROBLEM", help="a name such as core/level1/relu, or a problem file's path")
+    parser.add_argument("file", metavar="FILE", type=Path, help="Python source, or a model's answer in Markdown (.md)")
+    parser.add_argument("--protocol", default="verified", help="kernelbench, kernelbench-v0 or verified (default)")
+    parser.add_argument("--sandbox", default="auto", help="auto (default), process or docker")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu or cuda:N")
+    parser.add_argument("--precision", default="fp32", help="fp32 (default), bf16 or fp16")
+    parser.add_argument("--backend", default="auto", help="what the source is written in; auto (default) looks at it")
+    parser.add_argument(
+        "--require-custom-kernel",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="credit only a source with a kernel of its own (default: as the protocol says)",
+    )
+    parser.add_argument(
+        "--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout (default: $KBENV_KERNELBENCH)"
+    )
+    parser.add_argument("--json", metavar="PATH", help="write the whole verdict as JSON; - for standard output")
+    parser.set_defaults(func=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judges, prints, and returns the exit code.
+
+    Raises:
+        UsageError: the problem, the file or an option is no good; nothing ran.
+        SandboxError: no verdict could be had.
+    """
+    # Imported here, because they bring torch: `kbenv --help` and a bad FILE need not wait for it.
+    from kbenv.problems import load_problem
+
+    text = read_text(arguments.file)
+    json_path = None if arguments.json in (None, "-") else Path(arguments.json)
+    if json_path is not None:
+        _check_writable(json_path, arguments.file)
+    problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
+    verdict = _judge(problem, text, arguments)
+    Console(stderr=arguments.json == "-").print(describe(verdict))
+    if arguments.json == "-":
+        print(_to_json(verdict))
+    elif json_path is not None:
+        try:
+            json_path.write_text(_to_json(verdict) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise SandboxError(f"the verdict could not be written to {json_path}: {error.strerror}") from error
+    return 0 if verdict.credited else 1
+
+
+def read_text(path: Path) -> str:
+    """The text of the file to judge, without a byte order mark.
+
+    Raises:
+        UsageError: it is missing, no regular file, unreadable, empty, not UTF-8 text, or too large.
+    """
+    try:
+        if path.is_dir():
+            raise UsageError(f"FILE must be a source file; {path} is a directory")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"FILE must be a regular file; {path} is none")
+        with path.open("rb") as file:
+            data = file.read(MAX_SOURCE_BYTES)
+    except FileNotFoundError:
+        raise UsageError(f"FILE must exist; there is no {path}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"cannot read {path}: {reason}") from error
+    if len(data) >= MAX_SOURCE_BYTES:
+        raise UsageError(f"FILE must be smaller than {MAX_SOURCE_BYTES // 1_000_000} MB; {path} is larger")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"FILE must be UTF-8 text; {path} is not (byte {error.start})") from error
+    if "\0" in text:
+        raise UsageError(f"FILE must be text; {path} holds null bytes")
+    if not text.strip():
+        raise UsageError(f"FILE must hold source; {path} is empty")
+    return text
+
+
+def describe(verdict: Verdict) -> RenderableType:
+    """A verdict for people; foreign text in it is cleaned of control characters."""
+    style = "bold green" if verdict.credited else "bold red"
+    parts: list[RenderableType] = [
+        Text.assemble((verdict.status.value, style), "  ", verdict.problem),
+        _pairs(verdict),
+    ]
+    if verdict.checks:
+        parts += [Text("checks", style="bold"), Padding(_checks(verdict), (0, 0, 0, 2))]
+    if verdict.flags:
+        parts += [Text("flags", style="bold"), *(Text(f"  - {_one_line(flag)}") for flag in verdict.flags)]
+    if not verdict.credited:
+        parts.append(Text(_one_line(verdict.message), style=style))
+        for title, foreign in (("detail", verdict.detail), ("printed by the submission", verdict.output)):
+            shown = quoted(foreign, DETAIL_CHARACTERS)
+            if shown is not None:
+                parts += [Text(title, style="bold"), Text(shown)]
+    return Group(*parts)
+
+
+def _judge(problem: Problem, text: str, arguments: argparse.Namespace) -> Verdict:
+    from kbenv.evaluator import Evaluator
+
+    console = Console(stderr=True)
+    with console.status("starting") as status:  # draws on a terminal only
+
+        def show(phase: str) -> None:
+            status.update(Text(phase))
+
+        with Evaluator(
+            protocol=arguments.protocol,
+            precision=arguments.precision,
+            device=arguments.device,
+            sandbox=arguments.sandbox,
+            backend=arguments.backend,
+            require_custom_kernel=arguments.require_custom_kernel,
+            on_phase=show,
+        ) as evaluator:
+            if arguments.file.suffix.lower() not in _MARKDOWN_SUFFIXES:
+                return evaluator.evaluate(problem, text)
+            source = extract_code(text)
+            if source is None:
+                return evaluator.format_error(problem, f"{arguments.file} holds no fenced block with Python code")
+            return evaluator.evaluate(problem, source)
+
+
+def _check_writable(path: Path, source: Path) -> None:
+    """Raises UsageError when the verdict could not be written to `path`, before anything is judged."""
+    try:
+        if path.is_dir():
+            raise UsageError(f"--json must name a file; {path} is a directory")
+        if path.exists():
+            if path.samefile(source):
+                raise UsageError(f"--json must not overwrite the source; found {path} for both")
+            writable = os.access(path, os.W_OK)
+        else:
+            path.open("x").close()
+            path.unlink()
+            writable = True
+    except OSError as error:
+        raise UsageError(f"--json must name a file that can be written; {path}: {error.strerror}") from error
+    if not writable:
+        raise UsageError(f"--json must name a file that can be written; {path} is read-only")
+
+
+def _to_json(verdict: Verdict) -> str:
+    # ASCII, so that neither the terminal's encoding nor a stray surrogate can spoil it.
+    return json.dumps(verdict.model_dump(mode="json"), indent=2)
+
+
+def _pairs(verdict: Verdict) -> Table:
+    protocol = verdict.protocol
+    pairs: list[tuple[str, str]] = [("protocol", f"{protocol.name}, {protocol.precision}")]
+    if verdict.speedup is not None:
+        speedup = verdict.speedup
+        pairs.append(("speedup", f"{speedup.value:.3g}x [{speedup.low:.3g}, {speedup.high:.3g}]"))
+    if verdict.latency_ms is not None:
+        pairs.append(("latency", f"{verdict.latency_ms:.4g} ms; reference {verdict.reference_latency_ms:.4g} ms"))
+    if verdict.clock is not None:
+        pairs.append(("clock", verdict.clock))
+    if verdict.memory is not None:
+        memory = verdict.memory
+        peaks = f"{_mib(memory.submission_peak_bytes)}; reference {_mib(memory.reference_peak_bytes)}"
+        pairs.append(("memory", f"{peaks}; ratio {memory.ratio:.3g}"))
+    if verdict.isolation is not None:
+        isolation = verdict.isolation
+        missing = f"; without {', '.join(isolation.missing)}" if isolation.missing else ""
+        pairs.append(("isolation", f"{isolation.level} ({isolation.sandbox}){missing}"))
+    if verdict.hardware is not None:
+        pairs.append(("device", f"{verdict.hardware.device} ({verdict.hardware.name})"))
+    if verdict.stage is not None:
+        pairs.append(("failed at", verdict.stage.value))
+    if verdict.seconds:
+        phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in verdict.seconds.items())
+        pairs.append(("seconds", phases))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(Text(name, style="bold"), Text(_one_line(value)))
+    return table
+
+
+def _checks(verdict: Verdict) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    outcomes = {True: Text("right", style="green"), False: Text("wrong", style="red"), None: Text("dropped")}
+    for check in verdict.checks:
+        table.add_row(outcomes[check.passed], Text(_one_line(check.name)), Text(_evidence(check)))
+    return table
+
+
+def _evidence(check: Check) -> str:
+    """What was seen, in a few words for a comparison, else as it is."""
+    evidence = dict(check.evidence)
+    parts = []
+    if "max_abs_error" in evidence:
+        mismatched, elements = evidence.pop("mismatched", None), evidence.pop("elements", None)
+        if mismatched:
+            parts.append(f"{mismatched} of {elements} wrong")
+        parts.append(f"error {_short(evidence.pop('max_abs_error'))}")
+        parts.append(f"relative {_short(evidence.pop('max_rel_error', None))}")
+        first = evidence.pop("first_mismatch", None)
+        if isinstance(first, dict):
+            where = f"output {first.get('output')} {_short(first.get('index'))}"
+            parts.append(f"{where}: expected {_short(first.get('expected'))}, found {_short(first.get('found'))}")
+    parts += [f"{key} {_short(value)}" for key, value in evidence.items()]
+    return _one_line(", ".join(parts))
+
+
+def _short(value: JsonValue) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):.4g} MiB"
+
+
+def _one_line(text: str) -> str:
+    """Text on one line, without control characters (a submission may have chosen the words)."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,0 +1,247 @@
+"""From a problem and a kernel source to a verdict: chooses device and sandbox, and keeps the judge warm between jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt
+
+from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
+from kbenv.problems import load_problem
+from kbenv.problems.problem import Problem
+from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
+from kbenv.provenance import BACKENDS, custom_kernel_evidence, detect_backend
+from kbenv.sandbox.job import Job, Result, Sandbox
+from kbenv.sandbox.process import ProcessSandbox
+from kbenv.verdict import Check, Hardware, Isolation, Memory, Stage, Status, SubmissionFacts, Verdict
+
+MAX_SOURCE_BYTES = 5_000_000
+SANDBOXES = ("auto", "process", "docker")
+
+
+class Evaluator:
+    """Judges submissions, one at a time, in one sandbox on one device; a context manager.
+
+    Args:
+        protocol: a preset's name, or a `Protocol` (then `precision` and `require_custom_kernel` are its own).
+        precision: "fp32", "bf16" or "fp16".
+        device: "auto" (the first GPU that PyTorch sees, else the CPU), "cpu", or "cuda:N".
+        sandbox: "auto" or "process". "docker" is refused until its image exists.
+        backend: "auto", or the one backend whose kernels count as custom: "cuda", "triton", "cpp" or "c".
+        require_custom_kernel: overrides the protocol's choice when given.
+        on_phase: called with the name of each phase as the judge enters it.
+
+    Raises:
+        UsageError: one of these is not to be had here.
+    """
+
+    def __init__(
+        self,
+        *,
+        protocol: str | Protocol = DEFAULT_PROTOCOL,
+        precision: Precision = "fp32",
+        device: str = "auto",
+        sandbox: str = "auto",
+        backend: str = "auto",
+        require_custom_kernel: bool | None = None,
+        on_phase: Callable[[str], None] | None = None,
+    ) -> None:
+        if isinstance(protocol, str):
+            protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
+        if backend not in BACKENDS:
+            raise UsageError(f"backend must be one of {', '.join(BACKENDS)}; found {backend!r}")
+        if sandbox not in SANDBOXES:
+            raise UsageError(f"sandbox must be one of {', '.join(SANDBOXES)}; found {sandbox!r}")
+        if sandbox == "docker":
+            raise UsageError("the Docker sandbox has no image on this machine; use --sandbox process")
+        self.protocol = protocol
+        self.backend = backend
+        self.device, visible = choose_device(device)
+        self._sandbox: Sandbox = ProcessSandbox(visible)
+        self._on_phase = on_phase or (lambda _: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the judge; the next evaluation starts a new one."""
+        self._sandbox.close()
+
+    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+        """Judges `source`, which should define `ModelNew`, as a solution of `problem`.
+
+        Raises:
+            UsageError: the problem is unknown or excluded, or the source is longer than 5 MB.
+            SandboxError: no verdict could be had, after one more try where that can help.
+        """
+        problem = self._admit(problem)
+        size = len(source.encode("utf-8", "surrogatepass"))
+        if size > MAX_SOURCE_BYTES:
+            raise UsageError(f"the source has {size} bytes; at most {MAX_SOURCE_BYTES} are judged")
+        try:
+            source.encode()
+        except UnicodeEncodeError as e:
+            return self._failed(problem, source, Status.LOAD_ERROR, Stage.LOAD, f"the source is not valid text: {e}")
+        job = Job(problem, source, self.protocol, self.device.split(":")[0], _threads())
+        attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
+        result: Result = attempts(self._sandbox.run, job, self._on_phase)
+        return self._verdict(problem, source, result)
+
+    def format_error(self, problem: Problem | str, message: str) -> Verdict:
+        """The verdict for an answer that holds no code; nothing runs."""
+        return self._failed(self._admit(problem), "", Status.FORMAT_ERROR, Stage.FORMAT, message)
+
+    def _admit(self, problem: Problem | str) -> Problem:
+        problem = load_problem(problem) if isinstance(problem, str) else problem
+        if problem.id in self.protocol.excluded:
+            raise ProblemExcludedError(
+                f"{problem.id} is excluded by the protocol {self.protocol.name} (its output is constant); "
+                "choose another problem, or --protocol kernelbench"
+            )
+        return problem
+
+    def _failed(self, problem: Problem, source: str, status: Status, stage: Stage, message: str) -> Verdict:
+        return Verdict(
+            problem=problem.id, status=status, stage=stage, message=message,
+            submission=self._facts(source), protocol=self.protocol,
+        )  # fmt: skip
+
+    def _facts(self, source: str) -> SubmissionFacts:
+        data = source.encode("utf-8", "surrogatepass")
+        evidence = custom_kernel_evidence(source)
+        counted = evidence if self.backend == "auto" else {k: v for k, v in evidence.items() if k == self.backend}
+        return SubmissionFacts(
+            sha256=hashlib.sha256(data).hexdigest(),
+            source_bytes=len(data),
+            backend=detect_backend(source) if self.backend == "auto" else self.backend,
+            custom_kernel_evidence=tuple(f"{backend}: {word}" for backend, words in counted.items() for word in words),
+        )
+
+    def _verdict(self, problem: Problem, source: str, result: Result) -> Verdict:
+        facts = self._facts(source)
+        status, stage, message = Status(result["status"]), result["stage"], result["message"]
+        checks = [Check(**check) for check in result["checks"]]
+        custom = bool(facts.custom_kernel_evidence)
+        evidence: dict[str, Any] = {"found": list(facts.custom_kernel_evidence), "backend": self.backend}
+        required = self.protocol.require_custom_kernel
+        if status is Status.PASSED and required and not custom:
+            status, stage = Status.NO_CUSTOM_KERNEL, Stage.PROVENANCE
+            wanted = "custom kernel" if self.backend == "auto" else f"{self.backend} kernel"
+            message = f"every check passed, but the source holds no {wanted} and the protocol requires one"
+        if required:
+            checks.append(Check(name="custom-kernel", stage=Stage.PROVENANCE, passed=custom, evidence=evidence))
+        timing = result.get("timing") or {}
+        flags = list(result["flags"])
+        return Verdict(
+            problem=problem.id,
+            status=status,
+            stage=stage,
+            message=message,
+            detail=result["detail"],
+            output=result["output"],
+            submission=facts,
+            **timing,
+            memory=Memory(**result["memory"]) if result.get("memory") else None,
+            checks=tuple(checks),
+            flags=tuple(flags),
+            tf32=result.get("tf32") or {},
+            device_memory=result.get("device_memory"),
+            weights=result.get("weights"),
+            reference_random=result.get("reference_random", False),
+            seeds=result["seeds"],
+            isolation=self._isolation(result["isolation"]),
+            protocol=self.protocol,
+            hardware=_hardware(result["hardware"], self.device),
+            software={**result["software"], "kbenv": version("kbenv"), "platform": platform.platform()},
+            seconds=result["seconds"],
+        )
+
+    def _isolation(self, had: dict[str, Any] | None) -> Isolation | None:
+        if had is None:
+            return None
+        apart = {"pid", "network", "mount"} <= set(had["namespaces"])
+        other_user = had["uid"] is not None
+        level = ("full" if apart else "uid") if other_user else ("namespace" if apart else "same-uid")
+        return Isolation(sandbox=self._sandbox.name, level=level, **had)  # type: ignore[arg-type]
+
+
+def evaluate(problem: Problem | str, source: str, **options: Any) -> Verdict:
+    """Judges one submission; `options` as for `Evaluator`. For several, keep an `Evaluator`: its judge stays warm."""
+    with Evaluator(**options) as evaluator:
+        return evaluator.evaluate(problem, source)
+
+
+def choose_device(device: str) -> tuple[str, str | None]:
+    """The device's name ("cpu" or "cuda:N") and, for a GPU, what CUDA_VISIBLE_DEVICES must say for it.
+
+    Raises:
+        UsageError: no such device here.
+    """
+    kind, _, index = device.partition(":")
+    if kind == "cpu" and not index:
+        return "cpu", None
+    if device != "auto" and (kind != "cuda" or not (index or "0").isdigit()):
+        raise UsageError(f"device must be auto, cpu or cuda:N; found {device!r}")
+    visible = _visible_gpus()
+    if device == "auto" and not visible:
+        return "cpu", None
+    number = int(index or 0)
+    if number >= len(visible):
+        have = f"{len(visible)} GPU{'s' if len(visible) != 1 else ''}"
+        raise UsageError(f"device {device}: this machine has {have} that PyTorch can use; use --device cpu or auto")
+    return f"cuda:{number}", visible[number]
+
+
+def _visible_gpus() -> list[str]:
+    """Names for CUDA_VISIBLE_DEVICES of the GPUs that PyTorch can use; no CUDA context is made in this process."""
+    import torch
+
+    if torch.version.cuda is None:
+        return []
+    count = torch.cuda.device_count()
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return named[:count] if named else [str(number) for number in range(count)]
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether another try with a fresh judge can help: not when the reference fails or memory lacks."""
+    return isinstance(error, SandboxError) and not isinstance(error, ReferenceFaultError | DeviceMemoryError)
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _hardware(seen: dict[str, Any], device: str) -> Hardware:
+    return Hardware(**{**seen, "device": device}, driver=_driver(device), cpu=_cpu_name(), cpu_count=_threads())
+
+
+def _driver(device: str) -> str | None:
+    tool = shutil.which("nvidia-smi")
+    if device == "cpu" or tool is None:
+        return None
+    query = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False).stdout.split()
+    return found[0] if found else None
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()

@@ -1,0 +1,154 @@
+"""What an agent may read of a verdict: a pure function from a verdict to text.
+
+The standard trials' failures are told in full. What failed later was hidden, and reads the same whatever it was;
+nothing that the submission emitted is shown then, since it has seen hidden inputs and could print them. A verdict's
+`message` and `flags` are written for people and never shown.
+
+The text's own lines never begin with `QUOTE_PREFIX`, and every line that a submission or a compiler wrote does, so that
+neither can pass for the judge's. The words are in prompts/feedback.j2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from kbenv.prompts import render
+from kbenv.verdict import Check, Stage, Status, Verdict
+
+QUOTE_PREFIX = "| "
+DETAIL_CHARACTERS = 6000
+OUTPUT_CHARACTERS = 2000
+LINE_CHARACTERS = 400
+VALUE_CHARACTERS = 200
+
+_VISIBLE_STAGES = frozenset({Stage.FORMAT, Stage.LOAD, Stage.STANDARD})
+_COMPARISON_KEYS = frozenset(
+    {"max_abs_error", "max_rel_error", "mismatched", "elements", "output", "index", "expected", "found"}
+)
+_SCANNED_CHARACTERS = 100_000
+_ESCAPE = re.compile(
+    r"\x1b\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)?"  # operating system commands: titles, links
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # control sequences: colours, cursor
+    r"|\x1b[ -/]*[0-~]?"
+)
+
+
+def render_feedback(verdict: Verdict) -> str:
+    """The text a model reads about its last answer; its first line begins with the status, as far as it may be told.
+
+    A failure in a hidden stage gives exactly "WRONG_HIDDEN: a hidden check failed".
+    """
+    if is_hidden(verdict):
+        return render("feedback.j2", hidden=True).strip()
+    told = not (verdict.credited or verdict.status is Status.NO_CUSTOM_KERNEL)
+    standard = [check for check in verdict.checks if check.stage is Stage.STANDARD]
+    failed = next((check for check in standard if check.passed is False), None)
+    return render(
+        "feedback.j2",
+        hidden=False,
+        verdict=verdict,
+        status=verdict.status.value,
+        stage=verdict.stage.value if verdict.stage is not None else None,
+        failed=failed,
+        evidence=_evidence(failed),
+        further=_further(failed),
+        trials_passed=sum(check.passed is True and check.name.startswith("standard-") for check in standard),
+        detail=quoted(verdict.detail, DETAIL_CHARACTERS) if told else None,
+        output=quoted(verdict.output, OUTPUT_CHARACTERS),
+    ).strip()
+
+
+def is_hidden(verdict: Verdict) -> bool:
+    """Whether the agent may learn only that a hidden check failed.
+
+    Fails closed: a failure is told only where it is known to lie before the hidden checks, or to be the provenance rule
+    that the prompt itself states.
+    """
+    if verdict.status is Status.WRONG_HIDDEN:
+        return True
+    if verdict.credited or verdict.status is Status.NO_CUSTOM_KERNEL:
+        return False
+    return verdict.stage not in _VISIBLE_STAGES
+
+
+def quoted(text: str | None, max_characters: int) -> str | None:
+    """Foreign text made safe to show: cleaned, every line behind `QUOTE_PREFIX`, its middle left out when it is long.
+
+    Args:
+        text: what a submission or a compiler wrote; any string.
+        max_characters: about how much of it to keep, half from the start (a compiler's first error) and half from the
+            end (a traceback's last line).
+
+    Returns:
+        None when nothing printable is left.
+    """
+    if text is None:
+        return None
+    if len(text) > 2 * _SCANNED_CHARACTERS:
+        text = text[:_SCANNED_CHARACTERS] + "\n" + text[-_SCANNED_CHARACTERS:]
+    lines = [_bounded(_clean(line), LINE_CHARACTERS) for line in _ESCAPE.sub("", text).splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    while lines and not lines[0]:
+        lines.pop(0)
+    if not lines:
+        return None
+    head = _fitting(lines, max_characters // 2)
+    tail = _fitting(lines[head:][::-1], max_characters - max_characters // 2)
+    left_out = len(lines) - head - tail
+    shown = [QUOTE_PREFIX + line for line in lines]
+    if left_out > 0:
+        shown[head : len(lines) - tail] = [f"[{left_out} lines left out]"]
+    return "\n".join(line.rstrip() for line in shown)
+
+
+def _fitting(lines: list[str], characters: int) -> int:
+    """How many of the first lines fit into so many characters."""
+    used = 0
+    for number, line in enumerate(lines):
+        used += len(line) + 1
+        if used > characters:
+            return number
+    return len(lines)
+
+
+def _clean(line: str) -> str:
+    """One line without control, format, surrogate and unassigned characters; every kind of space becomes a space."""
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else ""
+        for character in line.replace("\t", "    ")
+    ).rstrip()
+
+
+def _bounded(line: str, characters: int) -> str:
+    return line if len(line) <= characters else line[: characters - 1] + "…"
+
+
+def _evidence(check: Check | None) -> Mapping[str, str]:
+    """A comparison's evidence in words, every known key present; "" for what the judge did not record."""
+    evidence = _flat(check)
+    return {key: _value(evidence[key]) if evidence.get(key) is not None else "" for key in sorted(_COMPARISON_KEYS)}
+
+
+def _further(check: Check | None) -> Mapping[str, str]:
+    """The rest of a check's evidence."""
+    return {_value(key): _value(value) for key, value in _flat(check).items() if key not in _COMPARISON_KEYS}
+
+
+def _flat(check: Check | None) -> dict[str, JsonValue]:
+    """A check's evidence with the parts of its first mismatch beside the rest."""
+    evidence = dict(check.evidence) if check is not None else {}
+    first = evidence.pop("first_mismatch", None)
+    return evidence | first if isinstance(first, dict) else evidence
+
+
+def _value(value: JsonValue) -> str:
+    """A piece of evidence on one line. The judge wrote it, but a submission may have chosen the words in it."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _bounded(_clean(" ".join(_ESCAPE.sub("", text).splitlines())), VALUE_CHARACTERS)

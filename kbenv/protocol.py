@@ -1,0 +1,203 @@
+"""The rules a verdict is established by: frozen presets, every number of which is copied into the verdict.
+
+`kernelbench` (and `kernelbench-v0`) follow upstream KernelBench, `verified` follows KernelBench-Verified
+(arXiv 2607.16241). The judge receives these numbers as data; it holds none of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kbenv.errors import UsageError
+
+Precision = Literal["fp32", "bf16", "fp16"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TF32(_Frozen):
+    """Whether TF32 tensor cores may be used, for matrix products, cuDNN convolutions and cuDNN recurrent layers."""
+
+    matmul: bool
+    conv: bool
+    rnn: bool
+
+
+OFF = TF32(matmul=False, conv=False, rnn=False)
+ON = TF32(matmul=True, conv=True, rnn=True)
+TORCH_DEFAULT = TF32(matmul=False, conv=True, rnn=True)
+"""PyTorch's own defaults: off for matrix products, on for cuDNN."""
+
+
+class TF32Table(_Frozen):
+    """The one table of TF32 flags: phase x runner. The submission starts with the baseline's flags in every phase."""
+
+    reference_correctness: TF32
+    reference_timing: TF32
+    submission: TF32
+
+
+class HiddenInput(_Frozen):
+    """One hidden distribution: every floating tensor of a fresh draw times `factor`."""
+
+    name: str
+    factor: float
+
+
+D1_D4 = (
+    HiddenInput(name="D1", factor=1.0),
+    HiddenInput(name="D2", factor=3.0),
+    HiddenInput(name="D3", factor=0.01),
+    HiddenInput(name="D4", factor=-1.0),
+)
+"""KernelBench-Verified's four distributions (its `hidden_tests/`)."""
+
+
+class Tolerance(_Frozen):
+    """An element passes when |output - reference| <= absolute + relative * |reference| (torch.allclose)."""
+
+    absolute: float
+    relative: float
+
+
+class Timing(_Frozen):
+    """How latency is measured: paired turns on the judge's clock, over re-created pairs of runners."""
+
+    warmup_calls: int = Field(description="calls at each slot before anything is timed")
+    timed_calls: int = Field(description="timed calls of each runner, at least")
+    runner_pairs: int = Field(description="how often both runners are created anew; blocks of the bootstrap")
+    turns_per_pair: int = Field(description="timed turns of each runner in one pair, at least")
+    statistic: Literal["mean", "median"] = Field(description="over the turns")
+    target_turn_ms: float = Field(description="a turn holds as many calls as fill this time, slots permitting")
+    max_slots: int = Field(description="most calls in one turn")
+    cold_l2_multiple: float = Field(description="slots span at least this many times the L2 cache, memory permitting")
+    single_call_below_ms: float = Field(description="below this latency single-call turns are measured as well")
+    single_call_turns: int
+    bootstrap_resamples: int = 2000
+    confidence: float = 0.95
+
+
+class Limits(_Frozen):
+    """What a submission may use before it is stopped."""
+
+    build_s: float = 300.0
+    call_s: float = 30.0
+    call_factor: float = Field(50.0, description="a call may take this many times the reference's, if that is longer")
+    job_s: float = 900.0
+    host_memory_bytes: int = 16 << 30
+    scratch_bytes: int = 2 << 30
+    file_bytes: int = 1 << 30
+    processes: int = 256
+    open_files: int = 1024
+    output_bytes: int = 64 << 10
+    device_memory_bytes: int | None = Field(None, description="plan as if the device had only this much")
+
+
+class Protocol(_Frozen):
+    """One named set of rules at one precision.
+
+    Attributes:
+        drawing: where `get_inputs` draws the standard trials' inputs: "cpu" in upstream's order, or on the device.
+            Hidden and timed inputs are drawn on the device under either.
+        exact_reference: whether the reference that outputs are compared with runs without TF32.
+        excluded: ids of problems that this protocol does not judge.
+    """
+
+    name: str
+    precision: Precision
+    construction_seed: int
+    drawing: Literal["cpu", "device"]
+    standard_trials: int
+    hidden_inputs: tuple[HiddenInput, ...]
+    tolerance: Tolerance
+    tf32: TF32Table
+    timing: Timing
+    memory: bool
+    limits: Limits = Limits()  # type: ignore[call-arg]
+    require_custom_kernel: bool
+    excluded: tuple[str, ...]
+
+
+def _timing(warmup_calls: int, timed_calls: int) -> Timing:
+    return Timing(
+        warmup_calls=warmup_calls,
+        timed_calls=timed_calls,
+        runner_pairs=4,
+        turns_per_pair=5,
+        statistic="mean",
+        target_turn_ms=4.0,
+        max_slots=192,
+        cold_l2_multiple=3.0,
+        single_call_below_ms=1.0,
+        single_call_turns=8,
+    )
+
+
+def _kernelbench(precision: Precision, fp32_tolerance: float, name: str) -> Protocol:
+    tolerance = fp32_tolerance if precision == "fp32" else 1e-2
+    return Protocol(
+        name=name,
+        precision=precision,
+        construction_seed=42,
+        drawing="cpu",
+        standard_trials=5,
+        hidden_inputs=(),
+        tolerance=Tolerance(absolute=tolerance, relative=tolerance),
+        tf32=TF32Table(
+            reference_correctness=TORCH_DEFAULT, reference_timing=TORCH_DEFAULT, submission=TORCH_DEFAULT
+        ),
+        timing=_timing(warmup_calls=3, timed_calls=100),
+        memory=False,
+        require_custom_kernel=False,
+        excluded=(),
+    )
+
+
+def _verified(precision: Precision) -> Protocol:
+    tolerance = 1e-3 if precision == "fp32" else 1e-2
+    return Protocol(
+        name="verified",
+        precision=precision,
+        construction_seed=42,
+        drawing="device",
+        standard_trials=5,
+        hidden_inputs=D1_D4,
+        tolerance=Tolerance(absolute=tolerance, relative=tolerance),
+        tf32=TF32Table(reference_correctness=OFF, reference_timing=ON, submission=ON),
+        timing=_timing(warmup_calls=3, timed_calls=10),
+        memory=True,
+        require_custom_kernel=False,
+        excluded=("kernelbench/level2/23", "kernelbench/level2/80", "kernelbench/level2/83"),
+    )
+
+
+_PRESETS = {
+    "verified": _verified,
+    "kernelbench": lambda precision: _kernelbench(precision, 1e-4, "kernelbench"),
+    "kernelbench-v0": lambda precision: _kernelbench(precision, 1e-2, "kernelbench-v0"),
+}
+PROTOCOLS: tuple[str, ...] = tuple(_PRESETS)
+DEFAULT_PROTOCOL = "verified"
+
+
+def get_protocol(
+    name: str = DEFAULT_PROTOCOL, precision: Precision = "fp32", *, require_custom_kernel: bool | None = None
+) -> Protocol:
+    """The preset `name` at `precision`; `require_custom_kernel` overrides the preset's own choice when given.
+
+    Raises:
+        UsageError: no such preset or precision.
+    """
+    if name not in _PRESETS:
+        raise UsageError(f"protocol must be one of {', '.join(PROTOCOLS)}; found {name!r}")
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}; found {precision!r}")
+    protocol = _PRESETS[name](precision)
+    if require_custom_kernel is not None:
+        protocol = protocol.model_copy(update={"require_custom_kernel": require_custom_kernel})
+    return protocol

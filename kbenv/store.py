@@ -1,0 +1,178 @@
+"""A run on disk: every answer before it is judged, every verdict after, so that a run goes on where it stopped.
+
+    DIR/run.json                                          the configuration
+    DIR/<problem id>/sample-<i>/turn-<jjj>.json           one answer, then also its verdict and reward
+
+Each file is written beside its place and renamed into it, so that a reader sees all of it or none. Nothing here asks a
+model or judges. One process at a time may write to a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from kbenv.errors import UsageError
+from kbenv.verdict import Verdict
+
+RUN_FILE = "run.json"
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StoredRun(_Stored):
+    """What a run was started with; a run goes on only under an equal configuration."""
+
+    schema_version: Literal[1] = 1
+    config: dict[str, JsonValue]
+
+
+class StoredTurn(_Stored):
+    """One answer and, once `judged`, what became of it.
+
+    `verdict` may stay None in a judged turn: the agent said that it was done and sent no code.
+    """
+
+    schema_version: Literal[1] = 1
+    problem: str
+    sample: int
+    index: int
+    model: str
+    observation: str
+    answer: str
+    code: str | None = None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+    finish_reason: str | None
+    judged: bool = False
+    reward: float | None = None
+    verdict: Verdict | None = None
+
+
+class Store:
+    """The directory of one run.
+
+    Args:
+        directory: made when absent.
+        config: what the run is started with.
+
+    Raises:
+        UsageError: the directory cannot be written, belongs to another configuration, or holds a damaged `run.json`.
+    """
+
+    def __init__(self, directory: Path, config: dict[str, JsonValue]) -> None:
+        self.directory = directory
+        path = directory / RUN_FILE
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                _check_equal(path, StoredRun.model_validate_json(path.read_bytes()).config, config)
+            elif any(directory.iterdir()):
+                raise UsageError(
+                    f"expected an empty or a new directory, or that of a run; {directory} has other files and "
+                    f"no {RUN_FILE}: choose another --out"
+                )
+            # Written again on resuming, too: this is how a directory that became read-only is noticed in time.
+            _write(path, StoredRun(config=config))
+        except OSError as error:
+            raise UsageError(f"cannot write the run to {directory}: {error.strerror}; choose another --out") from error
+        except ValidationError as error:
+            raise _damaged(path, error) from error
+
+    def load(self, problem: str, sample: int, index: int) -> StoredTurn | None:
+        """The turn on disk, or None.
+
+        Raises:
+            UsageError: the file is damaged.
+        """
+        path = self._path(problem, sample, index)
+        try:
+            turn = StoredTurn.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            raise _damaged(path, error) from error
+        if (turn.problem, turn.sample, turn.index) != (problem, sample, index):
+            raise UsageError(
+                f"{path} holds turn {turn.index} of sample {turn.sample} of {turn.problem}: a file was moved; "
+                "put it back, or delete it to ask the model again"
+            )
+        return turn
+
+    def save(self, turn: StoredTurn) -> None:
+        """Write the turn in place of what was stored for it.
+
+        Raises:
+            OSError: the disk is full, or the directory is no longer writable.
+        """
+        path = self._path(turn.problem, turn.sample, turn.index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, turn)
+
+    def cost_usd(self) -> float | None:
+        """What all answers on disk have cost together; None when one of them has no known cost."""
+        total = 0.0
+        for path in sorted(self.directory.rglob("sample-*/turn-*.json")):
+            try:
+                cost = StoredTurn.model_validate_json(path.read_bytes()).cost_usd
+            except (OSError, ValidationError) as error:
+                raise _damaged(path, error) from error
+            if cost is None:
+                return None
+            total += cost
+        return total
+
+    def _path(self, problem: str, sample: int, index: int) -> Path:
+        return self.directory / _folder(problem) / f"sample-{sample}" / f"turn-{index:03d}.json"
+
+
+def _folder(problem: str) -> str:
+    """The problem's folder inside the run: its id, or for a file's path its stem and a hash of the path."""
+    if _PLAIN_ID.fullmatch(problem) and not problem.endswith(".py"):
+        return problem
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", Path(problem).stem)
+    return f"file/{stem}-{hashlib.sha256(problem.encode()).hexdigest()[:8]}"
+
+
+def _check_equal(path: Path, stored: dict[str, JsonValue], config: dict[str, JsonValue]) -> None:
+    names = sorted(name for name in stored.keys() | config.keys() if stored.get(name) != config.get(name))
+    if names:
+        found = "; ".join(f"{name} was {stored.get(name)!r} and is now {config.get(name)!r}" for name in names)
+        raise UsageError(
+            f"{path} belongs to a run with another configuration ({_shorten(found)}); "
+            "go on with the same options, or choose another --out"
+        )
+
+
+def _damaged(path: Path, error: Exception) -> UsageError:
+    found = " ".join(str(error).split())
+    return UsageError(
+        f"{path} cannot be read as a file of a run ({_shorten(found)}); restore it, "
+        "or delete it: what it held is then asked and judged again"
+    )
+
+
+def _shorten(text: str, limit: int = 300) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _write(path: Path, content: BaseModel) -> None:
+    """Replace the file at once: a crash leaves the old one or the new one, whole."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(content.model_dump_json(indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

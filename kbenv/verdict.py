@@ -1,0 +1,222 @@
+"""The verdict: what the judge established about one submission, with the evidence. Schema version 1, frozen.
+
+Later versions of kbenv may add fields and never change or remove one. A verdict that lacks a part cannot claim it:
+an inconsistent one (a speedup without correctness, credit without PASSED) cannot be constructed. It says nothing of
+reward or of what an agent may read: see `kbenv.reward` and `kbenv.feedback`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, computed_field, model_validator
+
+from kbenv.protocol import Protocol
+
+
+class Status(StrEnum):
+    """What became of a submission. `PASSED` alone is credited."""
+
+    PASSED = "PASSED"
+    FORMAT_ERROR = "FORMAT_ERROR"
+    """The answer holds no code."""
+    LOAD_ERROR = "LOAD_ERROR"
+    """No `ModelNew`, a syntax error, or its import or constructor raised."""
+    COMPILE_ERROR = "COMPILE_ERROR"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    ILLEGAL_ACCESS = "ILLEGAL_ACCESS"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    WRONG_DTYPE = "WRONG_DTYPE"
+    WRONG_VALUE = "WRONG_VALUE"
+    WRONG_HIDDEN = "WRONG_HIDDEN"
+    """Every standard trial right, a hidden check or a timed output not."""
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    TAMPERED = "TAMPERED"
+    """Evidence of interference with the judge."""
+    NO_CUSTOM_KERNEL = "NO_CUSTOM_KERNEL"
+    """Right, but the protocol wants a custom kernel."""
+
+
+class Stage(StrEnum):
+    """The stages of a job in their order. What fails after STANDARD was hidden from the agent."""
+
+    FORMAT = "format"
+    LOAD = "load"
+    STANDARD = "standard"
+    HIDDEN = "hidden"
+    TIMING = "timing"
+    MEMORY = "memory"
+    PROVENANCE = "provenance"
+
+
+HIDDEN_STAGES = frozenset({Stage.HIDDEN, Stage.TIMING, Stage.MEMORY})
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Interval(_Frozen):
+    """A value with the bounds of its confidence interval (level: `protocol.timing.confidence`)."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Check(_Frozen):
+    """One check and what was seen.
+
+    `passed` is None for a check that was dropped (the reference itself is not finite there; the evidence says so).
+    For a comparison the evidence has max_abs_error, max_rel_error, mismatched (elements), elements, and for the first
+    mismatch its output, index, expected and found.
+    """
+
+    name: str = Field(examples=["standard-0", "hidden-D4", "timed-outputs", "inputs-unchanged", "custom-kernel"])
+    stage: Stage
+    passed: bool | None
+    evidence: dict[str, JsonValue] = {}
+
+
+class Isolation(_Frozen):
+    """How the submission was kept apart, as it was had and not as it was asked for.
+
+    level: "full" (another uid and namespaces), "namespace" (namespaces, same uid outside), "uid" (another uid, no
+    namespaces), "same-uid".
+    """
+
+    sandbox: Literal["process", "docker"]
+    level: Literal["full", "namespace", "uid", "same-uid"]
+    uid: int | None
+    namespaces: tuple[str, ...]
+    seccomp: bool
+    missing: tuple[str, ...] = Field(description="what could not be had here, in words")
+
+
+class Memory(_Frozen):
+    """Peak bytes of one forward pass in each runner (weights, workspace, output; plus the inputs), same formula."""
+
+    submission_peak_bytes: int
+    reference_peak_bytes: int
+    ratio: float = Field(description="reference over submission: above 1 the submission needs less")
+    method: str
+
+
+class Measurement(_Frozen):
+    """The timing behind a speedup. Times in milliseconds, per call."""
+
+    calls_per_turn: int
+    turns: int
+    runner_pairs: int
+    slots: int
+    l2_cold: bool
+    submission_turns_ms: tuple[float, ...]
+    reference_turns_ms: tuple[float, ...]
+    null_turn_ms: float = Field(description="median whole turn of the trusted null runner, subtracted")
+    reference_alone_ms: float = Field(description="the reference before the submission's process existed")
+    submission_call_ms: float | None = Field(description="without the gate: launch overhead included")
+    reference_call_ms: float | None
+    submission_single_call_ms: float | None = Field(description="turns of one call; None from 1 ms up")
+    reference_single_call_ms: float | None
+    single_call_counts: bool = Field(description="single calls were slower beyond three standard errors: they count")
+    submission_event_ms: float | None = Field(description="diagnostic: CUDA events inside the submission's process")
+    reference_event_ms: float | None
+
+
+class SubmissionFacts(_Frozen):
+    sha256: str
+    source_bytes: int
+    backend: str
+    custom_kernel_evidence: tuple[str, ...] = ()
+
+
+class Hardware(_Frozen):
+    device: str
+    name: str
+    memory_bytes: int
+    driver: str | None
+    multiprocessors: int | None
+    l2_bytes: int | None
+    cpu: str
+    cpu_count: int
+
+
+class Verdict(_Frozen):
+    """What was established about one submission to one problem under one protocol.
+
+    Attributes:
+        status: the outcome; `credited` is true for PASSED alone.
+        stage: where a submission that is not credited failed; None when it passed.
+        message: one line for people, with the cause. May name hidden checks: never shown to an agent (see feedback).
+        detail: compiler output or traceback of the failure, bounded; None when there is none.
+        output: what the submission printed before the hidden checks began, bounded.
+        speedup: reference latency over submission latency; None unless every correctness check passed.
+        clock: "judge-gated" (device latency behind a gate), "judge-open" (with launch overhead), or None (not timed).
+        weights: "state_dict" (names and shapes matched), "seed" (same seed only), "none" (no parameters or buffers);
+            None when the model was never built.
+        seconds: wall seconds per phase of the judge.
+        reference_random: the reference disagrees with itself on equal inputs.
+    """
+
+    schema_version: Literal[1] = 1
+    problem: str
+    status: Status
+    stage: Stage | None = None
+    message: str
+    detail: str | None = None
+    output: str | None = None
+    submission: SubmissionFacts
+    speedup: Interval | None = None
+    latency_ms: float | None = None
+    reference_latency_ms: float | None = None
+    clock: Literal["judge-gated", "judge-open"] | None = None
+    measurement: Measurement | None = None
+    memory: Memory | None = None
+    checks: tuple[Check, ...] = ()
+    flags: tuple[str, ...] = Field((), description="observations that decide nothing alone, one line each")
+    tf32: dict[str, dict[str, str] | None] = Field({}, description="what PyTorch reported per phase and runner")
+    device_memory: dict[str, int] | None = Field(None, description="need_bytes and have_bytes of the memory plan (GPU)")
+    weights: Literal["state_dict", "seed", "none"] | None = None
+    reference_random: bool = False
+    seeds: dict[str, JsonValue] = {}
+    isolation: Isolation | None = None
+    protocol: Protocol
+    hardware: Hardware | None = None
+    software: dict[str, str | None] = {}
+    seconds: dict[str, float] = {}
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def credited(self) -> bool:
+        """True for PASSED alone."""
+        return self.status is Status.PASSED
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_credited(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            data = {k: v for k, v in data.items() if k != "credited"}
+        return data
+
+    @model_validator(mode="after")
+    def _claims_only_what_it_has(self) -> Verdict:
+        correct = self.status in (Status.PASSED, Status.NO_CUSTOM_KERNEL)
+        if correct and not (self.checks and all(check.passed is not False for check in self.checks if _decides(check))):
+            raise ValueError(f"a {self.status} verdict needs checks, none of them failed")
+        timed = (self.speedup, self.latency_ms, self.reference_latency_ms, self.clock, self.measurement)
+        if any(part is not None for part in timed):
+            if any(part is None for part in timed):
+                raise ValueError("speedup, latencies, clock and measurement come together")
+            if not correct:
+                raise ValueError(f"a {self.status} verdict cannot claim a speedup")
+        if self.status is Status.PASSED and self.speedup is None:
+            raise ValueError("a PASSED verdict needs a speedup")
+        if (self.status is Status.PASSED) != (self.stage is None):
+            raise ValueError("a verdict names the stage it failed at, and only then")
+        return self
+
+
+def _decides(check: Check) -> bool:
+    return check.stage is not Stage.PROVENANCE

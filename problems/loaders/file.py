@@ -1,0 +1,169 @@
+"""Reads one file in KernelBench's format: a path of the user's, and the common ground of the other loaders.
+
+The file is read and parsed, never executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeGuard
+
+from kbenv.errors import ProblemNotFoundError
+from kbenv.problems.problem import REQUIRED_NAMES, SIZES_NAME, Problem, constant_assignments, parse_source
+
+MAX_SOURCE_BYTES = 5_000_000
+DEVICE_TYPES = ("gpu", "cpu")
+
+Sizes = dict[str, dict[str, int | float]]
+
+
+def is_path(name: str) -> bool:
+    """Whether the problem argument `name` is written as a path rather than as an id."""
+    return name.endswith(".py") or name.startswith(("./", "../", "/", "~")) or name in (".", "..")
+
+
+def load(name: str) -> Problem:
+    """The problem in the file at `name` (a leading `~` is the home folder); its id is `name` as given.
+
+    Raises:
+        ProblemNotFoundError: as `read`.
+    """
+    path = Path(name)
+    if name.startswith("~"):
+        try:
+            path = path.expanduser()
+        except RuntimeError as e:
+            raise ProblemNotFoundError(f"{name}: {e}; give the path in full") from e
+    return read(path, id=name, name=path.stem, level=None)
+
+
+def read(path: Path, *, id: str, name: str, level: int | None, dropped: Mapping[str, str] | None = None) -> Problem:
+    """The problem in the file at `path`.
+
+    Raises:
+        ProblemNotFoundError: the file cannot be read, is no UTF-8 text of at most `MAX_SOURCE_BYTES`, does not parse,
+            lacks one of `REQUIRED_NAMES`, or its `SIZES` is malformed.
+    """
+    source = _read_text(path)
+    tree = _parse(source, path)
+    missing = [wanted for wanted in REQUIRED_NAMES if wanted not in set(_defined_names(tree.body))]
+    if missing:
+        raise ProblemNotFoundError(
+            f"{path}: a problem file defines {', '.join(REQUIRED_NAMES)}; found no {', no '.join(missing)}"
+        )
+    return Problem(
+        id=id,
+        name=name,
+        level=level,
+        source=source,
+        sizes=_find_sizes(tree, path),
+        dropped=dict(dropped or {}),
+        path=path,
+    )
+
+
+def _read_text(path: Path) -> str:
+    content = _read_bytes(path)
+    if b"\0" in content:
+        raise ProblemNotFoundError(f"{path}: expected Python source, found a binary file")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise ProblemNotFoundError(
+            f"{path}: expected UTF-8 text, found byte 0x{content[e.start]:02x} at offset {e.start}; save it as UTF-8"
+        ) from e
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _read_bytes(path: Path) -> bytes:
+    if "\0" in str(path):
+        raise ProblemNotFoundError(f"{str(path)!r} is no path: it holds a NUL character")
+    try:
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SOURCE_BYTES:
+            return path.read_bytes()
+    except FileNotFoundError as e:
+        raise ProblemNotFoundError(f"{path}: no such file") from e
+    except OSError as e:
+        raise ProblemNotFoundError(f"{path}: cannot be read: {e.strerror or e}") from e
+    if stat.S_ISREG(status.st_mode):
+        raise ProblemNotFoundError(
+            f"{path}: a problem file has at most {MAX_SOURCE_BYTES} bytes, found {status.st_size}"
+        )
+    found = "a directory" if stat.S_ISDIR(status.st_mode) else "something that is no regular file"
+    raise ProblemNotFoundError(f"{path}: expected a problem file, found {found}")
+
+
+def _parse(source: str, path: Path) -> ast.Module:
+    try:
+        return parse_source(source)
+    except SyntaxError as e:
+        raise ProblemNotFoundError(f"{path}: not valid Python: line {e.lineno}: {e.msg}") from e
+    except (RecursionError, MemoryError) as e:
+        raise ProblemNotFoundError(f"{path}: not valid Python: nested too deeply for the parser") from e
+
+
+def _defined_names(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Names that module-level statements bind, those under a top-level `if`, `try` or `with` included."""
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.If):
+            yield from _defined_names([*node.body, *node.orelse])
+        elif isinstance(node, ast.With):
+            yield from _defined_names(node.body)
+        elif isinstance(node, ast.Try):
+            handlers = [statement for handler in node.handlers for statement in handler.body]
+            yield from _defined_names([*node.body, *handlers, *node.orelse, *node.finalbody])
+
+
+def _find_sizes(tree: ast.Module, path: Path) -> Sizes:
+    """The file's literal `SIZES`; empty when it has none, or a constant of its own by that name.
+
+    Raises:
+        ProblemNotFoundError: it is a table by device type, but not one that `Problem.source_for` can put in place.
+    """
+    assigned = dict(constant_assignments(tree))
+    statement = assigned.get(SIZES_NAME)
+    if statement is None or statement.value is None:
+        return {}
+    try:
+        value = ast.literal_eval(statement.value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return {}
+    if not isinstance(value, dict) or not set(value) & set(DEVICE_TYPES):
+        return {}
+    if not _is_sizes(value):
+        raise ProblemNotFoundError(
+            f"{path}: line {statement.lineno}: {SIZES_NAME} must map {' and '.join(map(repr, DEVICE_TYPES))} to "
+            f"{{name: number}}, the same names in each"
+        )
+    names = {name for sizes in value.values() for name in sizes}
+    if unassigned := sorted(names - set(assigned)):
+        raise ProblemNotFoundError(
+            f"{path}: line {statement.lineno}: {SIZES_NAME} names {', '.join(unassigned)}, which the file never "
+            f"assigns in a line of its own; add `{unassigned[0]} = ...` at top level"
+        )
+    return value
+
+
+def _is_sizes(value: dict[object, object]) -> TypeGuard[Sizes]:
+    tables = list(value.values())
+    return (
+        set(value) <= set(DEVICE_TYPES)
+        and all(isinstance(table, dict) and table.keys() == tables[0].keys() for table in tables)  # type: ignore[attr-defined]
+        and all(
+            isinstance(name, str) and type(number) in (int, float)
+            for table in tables
+            for name, number in table.items()  # type: ignore[attr-defined]
+        )
+    )

@@ -1,0 +1,208 @@
+"""How a forked process becomes a runner: namespaces, another user, limits, no new privileges, the deny list.
+
+Everything is tried and what was had is returned; a control that fails is reported and never silently assumed. Outside
+this module: cgroup limits (the Docker sandbox has them), and bubblewrap's command line (`zygote`, without root).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import seccomp
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_NAMESPACES = {"mount": 0x00020000, "ipc": 0x08000000, "uts": 0x04000000, "network": 0x40000000, "pid": 0x20000000}
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _SYS_MOUNT_SETATTR = 0x8000, 1, 442
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/home", "/root")
+
+
+@dataclass
+class Isolation:
+    """What one runner got."""
+
+    uid: int | None = None
+    namespaces: list[str] = field(default_factory=list)
+    seccomp: bool = False
+    missing: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "uid": self.uid, "namespaces": self.namespaces, "seccomp": self.seccomp, "missing": self.missing,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a runner may use; sizes in bytes. `address_space` is None where CUDA reserves hundreds of gigabytes."""
+
+    uid: int | None
+    scratch: str
+    processes: int
+    open_files: int
+    file_bytes: int
+    address_space: int | None
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants become this process's children, so that it can wait for them."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
+
+
+def unshare(name: str) -> bool:
+    """Leaves one namespace; False when the kernel or the lack of privilege refuses."""
+    return bool(_libc.unshare(_NAMESPACES[name]) == 0)
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """mount(2). Raises OSError."""
+    arguments = [None if text is None else text.encode() for text in (source, target, kind)]
+    if _libc.mount(*arguments, ctypes.c_ulong(flags), None if data is None else data.encode()) != 0:
+        raise OSError(ctypes.get_errno(), f"mount {source} on {target}")
+
+
+def mount_scratch(path: str, uid: int, size: int) -> None:
+    """A private tmpfs of at most `size` bytes for one uid."""
+    options = f"size={size},nr_inodes=65536,mode=0700,uid={uid},gid={uid}"
+    mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+
+
+def unmount(path: str) -> None:
+    """Detaches a mount, used or not."""
+    if _libc.umount2(path.encode(), 2) != 0:
+        raise OSError(ctypes.get_errno(), f"umount {path}")
+
+
+def private_mounts() -> bool:
+    """Enters a mount namespace whose changes stay inside."""
+    if not unshare("mount"):
+        return False
+    try:
+        mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    except OSError:
+        return False
+    return True
+
+
+def needed_paths(extra: Iterable[str]) -> list[str]:
+    """Folders that a runner must be able to read, wherever they are: the interpreter, its packages, tools, libraries."""
+    environment = [os.environ.get(name, "") for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CPATH")]
+    found = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path, *extra]
+    found += [folder for value in environment for folder in value.split(":")]
+    real = {os.path.realpath(folder) for folder in found if folder and os.path.isdir(folder)}
+    real |= {os.path.abspath(folder) for folder in found if folder and os.path.isdir(folder)}
+    return sorted(real)
+
+
+def hide(folders: Iterable[str], keep: Iterable[str]) -> None:
+    """Covers `folders` with empty tmpfs, save for what of `keep` lies beneath them. In a private mount namespace."""
+    for folder in folders:
+        if not os.path.isdir(folder) or os.path.islink(folder) or any(_within(folder, kept) for kept in keep):
+            continue
+        inside = [kept for kept in keep if _within(kept, folder)]
+        inside = [kept for kept in inside if not any(kept != other and _within(kept, other) for other in inside)]
+        handles = [(kept, os.open(kept, os.O_PATH | os.O_DIRECTORY)) for kept in inside]
+        mode = "1777" if folder in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue") else "0755"
+        mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size=1g,nr_inodes=65536,mode={mode}")
+        for kept, handle in handles:
+            os.makedirs(kept, exist_ok=True)
+            mount(f"/proc/self/fd/{handle}", kept, None, _MS_BIND | _MS_REC)
+            os.close(handle)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def make_read_only(path: str, *, read_only: bool = True) -> None:
+    """Makes every mount at and below `path` read-only, or writable again."""
+    attributes = (ctypes.c_uint64 * 4)(*((_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)), 0, 0)
+    result = _libc.syscall(_SYS_MOUNT_SETATTR, -100, path.encode(), _AT_RECURSIVE, ctypes.byref(attributes), 32)
+    if result != 0:
+        raise OSError(ctypes.get_errno(), f"mount_setattr {path}")
+
+
+def mount_proc() -> None:
+    """A /proc of the new pid namespace: it shows no process outside."""
+    mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def restrict(rules: Rules, isolation: Isolation) -> None:
+    """The last steps in the process that will run the code: user, limits, no new privileges, deny list."""
+    if rules.uid is not None:
+        os.setgroups([])
+        os.setresgid(rules.uid, rules.uid, rules.uid)
+        os.setresuid(rules.uid, rules.uid, rules.uid)
+        isolation.uid = rules.uid
+        _limit(resource.RLIMIT_NPROC, rules.processes)  # counted per uid, so only where the uid is the job's alone
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, rules.file_bytes)
+    _limit(resource.RLIMIT_NOFILE, rules.open_files)
+    if rules.address_space is not None:
+        _limit(resource.RLIMIT_AS, rules.address_space)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    isolation.seccomp = seccomp.install(deny_network="network" not in isolation.namespaces)
+    if not isolation.seccomp:
+        isolation.missing.append("seccomp: the kernel takes no filter, or this machine's system calls are unknown")
+
+
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)  # never raise one: root may lack CAP_SYS_RESOURCE
+    resource.setrlimit(kind, (value, value))
+
+
+def kill_all_of(uid: int) -> None:
+    """Kills every process of `uid`, atomically: by a child that has become that uid and signals all it may."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, 9)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def wipe_as(uid: int, folders: Iterable[str]) -> None:
+    """Removes what `uid` owns directly below `folders`, by a child that has become it.
+
+    Root without DAC_OVERRIDE cannot list a 0700 folder of another uid. `uid` must be a job's own, never a person's.
+    """
+    import shutil
+
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            for folder in folders:
+                with contextlib.suppress(OSError):
+                    for entry in list(os.scandir(folder)):
+                        if entry.stat(follow_symlinks=False).st_uid == uid:
+                            if entry.is_dir(follow_symlinks=False):
+                                shutil.rmtree(entry.path, ignore_errors=True)
+                            else:
+                                os.unlink(entry.path)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)

@@ -1,0 +1,280 @@
+"""The judge's side of one runner: start it, ask it, stop it, and turn whatever happens into one kind of failure.
+
+An arm is the reference's, the submission's or the null runner's. What it answers is checked against the one schema that
+the judge expects; what it prints is collected, bounded, as untrusted text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
+from ..zygote import Zygote
+
+_WATCH_S = 0.25
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+KINDS = ("load", "compile", "memory", "access", "runtime", "shape", "dtype")
+
+
+class ArmError(Exception):
+    """A runner failed.
+
+    Attributes:
+        kind: one of KINDS, or "died", "timeout", "malformed".
+        signal: the signal that ended it, for "died".
+    """
+
+    def __init__(self, kind: str, message: str, detail: str | None = None, signal_number: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.detail = detail
+        self.signal = signal_number
+
+
+class Arm:
+    """One runner; a context manager."""
+
+    def __init__(self, zygote: Zygote, role: str, setting: Setting, uid: int | None, scratch: str) -> None:
+        self.role = role
+        self._zygote = zygote
+        self._setting = setting
+        self._uid = uid
+        ours, theirs = pair()
+        read_end, write_end = os.pipe()
+        self._printed = _Printed(read_end, setting.output_bytes)
+        try:
+            started = zygote.spawn(setting.request(role, uid, scratch), theirs, write_end)
+        finally:
+            theirs.close()
+            os.close(write_end)
+        self.pid: int = started["pid"]
+        self.isolation: Message = started["isolation"]
+        self._channel = Channel(ours, max_frame_bytes=MAX_RUNNER_FRAME_BYTES, spin=setting.device == "cuda")
+        self._status: int | None = None
+        try:
+            self.receive(setting.start_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Arm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Kills the runner's whole tree; no process of it is left when this returns."""
+        self._channel.close()
+        self._reap(grace_s=0.0)
+        self._printed.join()
+
+    @property
+    def printed(self) -> str:
+        """What the runner has printed so far, bounded."""
+        return self._printed.text()
+
+    def ask(self, op: str, *, timeout_s: float, descriptors: Sequence[int] = (), **content: Any) -> Message:
+        """One question and its answer; the descriptors are closed. Raises ArmError."""
+        self.send(op, descriptors, **content)
+        return self.receive(timeout_s)
+
+    def send(self, op: str, descriptors: Sequence[int] = (), **content: Any) -> None:
+        try:
+            self._channel.send({"op": op, **content}, descriptors)
+        except ClosedError:
+            raise self._died() from None
+        except DeadlineError:
+            raise ArmError("timeout", f"the {self.role} stopped reading") from None
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def receive(self, timeout_s: float) -> Message:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                answer = self._channel.receive(max(0.0, min(_WATCH_S, deadline - time.monotonic())))
+                break
+            except DeadlineError:
+                self._check_host_memory()
+                if time.monotonic() >= deadline:
+                    raise ArmError("timeout", f"no answer within {timeout_s:.4g} s") from None
+            except ClosedError:
+                raise self._died() from None
+            except MalformedError as e:
+                raise ArmError("malformed", f"the {self.role} sent {e}") from None
+        if "error" in answer:
+            raise _error_from(answer["error"], self.role)
+        return answer
+
+    def resident_bytes(self) -> int | None:
+        """Resident memory of the runner's processes, as the judge sees it; None where /proc does not show them."""
+        pids = _pids_of(self._uid) if self._uid is not None else _descendants(self.pid)
+        total = 0
+        for pid in pids:
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
+                total += int(file.read().split()[1]) * _PAGE
+        return total or None
+
+    def resident_peak_bytes(self) -> int | None:
+        """Peak resident memory since `reset_resident_peak`, of the runner's largest process; None as above."""
+        peaks = []
+        for pid in _pids_of(self._uid) if self._uid is not None else _descendants(self.pid):
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
+                peaks += [int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:")]
+        return max(peaks, default=None)
+
+    def reset_resident_peak(self) -> bool:
+        """Starts the peak anew (clear_refs); False where the kernel does not let the judge."""
+        done = False
+        for pid in _pids_of(self._uid) if self._uid is not None else _descendants(self.pid):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/clear_refs", "w") as file:
+                file.write("5")
+                done = True
+        return done
+
+    def _check_host_memory(self) -> None:
+        resident = self.resident_bytes()
+        if resident is not None and resident > self._setting.host_memory_bytes:
+            self._reap(grace_s=0.0)
+            raise ArmError(
+                "memory", f"{resident >> 20} MiB of host memory; at most {self._setting.host_memory_bytes >> 20} are allowed"
+            )
+
+    def _died(self) -> ArmError:
+        status = self._reap(grace_s=2.0)
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name if -status in signal.valid_signals() else f"signal {-status}"
+            return ArmError("died", f"the process was ended by {name}", signal_number=-status)
+        return ArmError("died", f"the process ended by itself (exit code {status})")
+
+    def _reap(self, *, grace_s: float) -> int | None:
+        if self._status is None:
+            self._status = self._zygote.reap(self.pid, self._uid, grace_s=grace_s)
+        return self._status
+
+
+class Setting:
+    """What all runners of one job have in common."""
+
+    def __init__(self, device: str, threads: int, limits: Message) -> None:
+        self.device = device
+        self.threads = threads
+        self.start_s = 120.0
+        self.output_bytes: int = limits["output_bytes"]
+        self.host_memory_bytes: int = limits["host_memory_bytes"]
+        self._limits = limits
+
+    def request(self, role: str, uid: int | None, scratch: str) -> Message:
+        limits = self._limits
+        address_space = None
+        if self.device == "cpu":
+            with open("/proc/self/statm") as file:
+                address_space = limits["host_memory_bytes"] + int(file.read().split()[0]) * _PAGE
+        return {
+            "role": role,
+            "device": self.device,
+            "threads": self.threads,
+            "environment": _environment(scratch, self.threads),
+            "rules": {
+                "uid": uid, "scratch": scratch, "processes": limits["processes"], "open_files": limits["open_files"],
+                "file_bytes": limits["file_bytes"], "address_space": address_space,
+            },
+        }  # fmt: skip
+
+
+def _environment(scratch: str, threads: int) -> dict[str, str]:
+    """Everything that a compiler or a cache writes goes to the job's own scratch."""
+    folders = {
+        "HOME": "", "TMPDIR": "", "XDG_CACHE_HOME": "cache", "TORCH_EXTENSIONS_DIR": "extensions",
+        "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "CUDA_CACHE_PATH": "cuda-cache",
+        "CUPY_CACHE_DIR": "cupy", "NUMBA_CACHE_DIR": "numba", "MPLCONFIGDIR": "matplotlib",
+        "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps",
+    }  # fmt: skip
+    return {name: os.path.join(scratch, folder).rstrip("/") for name, folder in folders.items()} | {
+        "MAX_JOBS": str(os.cpu_count() or 1),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+    }
+
+
+def _error_from(error: Any, role: str) -> ArmError:
+    fields = {"kind": str, "message": str, "detail": str}
+    if not isinstance(error, dict) or not all(isinstance(error.get(name), kind) for name, kind in fields.items()):
+        return ArmError("malformed", f"the {role} reported an error of no known form")
+    kind = error["kind"] if error["kind"] in KINDS else "runtime"
+    name = error.get("type")
+    message = error["message"] if kind in ("shape", "dtype") else f"{name}: {error['message']}"
+    return ArmError(kind, message[:600], error["detail"][:32768])
+
+
+def _pids_of(uid: int | None) -> list[int]:
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == uid or _real_uid(name) == uid:
+                    pids.append(int(name))
+    return pids
+
+
+def _real_uid(pid: str) -> int | None:
+    """From /proc/PID/status: the folder itself belongs to root while the process is not dumpable."""
+    with open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith("Uid:"):
+                return int(line.split()[1])
+    return None
+
+
+def _descendants(pid: int) -> list[int]:
+    found, queue = [], [pid]
+    while queue:
+        current = queue.pop()
+        found.append(current)
+        with contextlib.suppress(OSError), open(f"/proc/{current}/task/{current}/children") as file:
+            queue += [int(child) for child in file.read().split()]
+    return found
+
+
+class _Printed:
+    """Drains a pipe so that a chatty runner never blocks; keeps the first half and the last half of the limit."""
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        self._descriptor = descriptor
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        while chunk := os.read(self._descriptor, 1 << 16):
+            with self._lock:
+                room = self._half - len(self._head)
+                self._head += chunk[:room]
+                self._tail += chunk[room:] if room < len(chunk) else b""
+                excess = len(self._tail) - self._half
+                if excess > 0:
+                    self._dropped += excess
+                    del self._tail[:excess]
+        os.close(self._descriptor)
+
+    def join(self) -> None:
+        self._thread.join(timeout=5.0)
+
+    def text(self) -> str:
+        with self._lock:
+            middle = f"\n... {self._dropped} bytes left out ...\n".encode() if self._dropped else b""
+            return (bytes(self._head) + middle + bytes(self._tail)).decode(errors="replace")

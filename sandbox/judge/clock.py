@@ -1,0 +1,92 @@
+"""The clock that counts: the judge's own, from before the inputs are there to after the outputs are safe.
+
+A turn of K calls: outputs poisoned; the runner enqueues K times (forward on slot k, copy to output slot k) behind a gate;
+then the clock starts, the slots are filled, the gate opens, the runner says "done", the outputs are copied to the judge's
+own memory, the clock stops. Nothing can be computed before the clock runs, because the inputs are not there; nothing
+finished after "done" is in the snapshot. The same turn of a null runner (copies, no forward) is subtracted by the caller.
+A forward that waits for the device blocks behind the closed gate: it is measured `open`, with its launch overhead.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import torch
+
+from .arm import Arm, ArmError
+from .slots import Slots, Store, copy_slots
+
+
+class GateError(Exception):
+    """The arm could not enqueue its calls behind the gate in time (it waits for the device, or the queue is full)."""
+
+
+class Clock:
+    """Times turns of one job. Call deadlines are per call."""
+
+    def __init__(self, device: str, store: Store, call_s: float) -> None:
+        self._device = device
+        self._store = store
+        self.call_s = call_s
+
+    def turn(
+        self, arm: Arm, slots: Slots, *, first: int, calls: int, gated: bool, events: bool = False, gate_s: float = 1.0,
+        deadline_s: float | None = None,
+    ) -> tuple[float, list[float]]:  # fmt: skip
+        """Milliseconds of one whole turn on the judge's clock, and the event times that the runner reports.
+
+        Raises:
+            GateError: gated, and the arm did not enqueue within `gate_s`; it is idle again.
+            ArmError: the arm failed.
+        """
+        slots.poison(first, calls)
+        self._synchronize()
+        gate = slots.next_gate() if gated else None
+        deadline_s = deadline_s or self.call_s * calls
+        gc.disable()
+        try:
+            if gate is not None:
+                arm.send("turn", first=first, calls=calls, gate=gate, events=False)
+                self._await_enqueued(arm, slots, gate, gate_s, deadline_s)
+                time.sleep(0.0005)  # let the runner reach its synchronize
+            started = time.perf_counter_ns()
+            copy_slots(self._store.masters, slots.inputs, first, calls)
+            if gate is not None:
+                slots.open_gate(gate)
+            else:
+                self._synchronize()
+                arm.send("turn", first=first, calls=calls, gate=None, events=events)
+            done = arm.receive(deadline_s)
+            copy_slots(slots.outputs, self._store.snapshot, first, calls)
+            self._synchronize()
+            elapsed_ms = (time.perf_counter_ns() - started) / 1e6
+        finally:
+            gc.enable()
+        return elapsed_ms, _numbers(done.get("event_ms"))
+
+    def _await_enqueued(self, arm: Arm, slots: Slots, gate: int, gate_s: float, deadline_s: float) -> None:
+        try:
+            answer = arm.receive(gate_s)
+        except ArmError as e:
+            slots.open_gate(gate)  # whatever is behind it may go
+            self._synchronize()
+            if e.kind != "timeout":
+                raise
+            while arm.receive(deadline_s).get("enqueued"):
+                pass
+            raise GateError from None
+        if not answer.get("enqueued"):
+            slots.open_gate(gate)
+            raise ArmError("malformed", f"the {arm.role} answered out of turn")
+
+    def _synchronize(self) -> None:
+        if self._device == "cuda":
+            torch.cuda.synchronize()
+
+
+def _numbers(value: object) -> list[float]:
+    """A runner's own event times, if that is what they are: diagnostics only."""
+    if not isinstance(value, list):
+        return []
+    return [float(item) for item in value if isinstance(item, int | float) and 0 <= item < 1e9]

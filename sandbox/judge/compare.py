@@ -1,0 +1,135 @@
+"""Element-by-element comparison of outputs, in chunks, in float64: pure functions of two arenas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..layout import Arena, Leaf
+
+CHUNK_ELEMENTS = 1 << 22
+
+
+@dataclass
+class Comparison:
+    """What was seen over all elements compared so far. Errors are over elements that are finite on both sides."""
+
+    elements: int = 0
+    mismatched: int = 0
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    first: dict[str, Any] | None = field(default=None)
+
+    @property
+    def passed(self) -> bool:
+        return self.mismatched == 0 and self.elements > 0
+
+    def evidence(self) -> dict[str, Any]:
+        evidence: dict[str, Any] = {
+            "elements": self.elements, "mismatched": self.mismatched,
+            "max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error,
+        }  # fmt: skip
+        return evidence | ({"first_mismatch": self.first} if self.first else {})
+
+
+def compare(
+    expected: Arena, found: Arena, slots: range, absolute: float, relative: float, device: str, into: Comparison
+) -> Comparison:
+    """Compares every element of `slots`: |found - expected| <= absolute + relative * |expected|, as torch.allclose.
+
+    NaN and infinities must stand at the same places (with the same sign). Integers and booleans must be equal. The arenas may lie on the host: chunks go to `device`.
+    """
+    for index, leaf in enumerate(expected.layout.leaves):
+        for slot, start, e, f in _chunks(expected, found, slots, index, leaf):
+            _compare_chunk(e.to(device), f.to(device), absolute, relative, into, leaf, index, slot, start)
+    return into
+
+
+def _chunks(
+    expected: Arena, found: Arena, slots: range, index: int, leaf: Leaf
+) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+    """Pairs of equal chunks with the slot and the element they start at; small leaves several slots at a time."""
+    if leaf.elements == 0:
+        return
+    if leaf.elements <= CHUNK_ELEMENTS:
+        step = CHUNK_ELEMENTS // leaf.elements
+        for first in range(slots.start, slots.stop, step):
+            count = min(step, slots.stop - first)
+            yield first, 0, expected.rows(index, first, count), found.rows(index, first, count)
+        return
+    for slot in slots:
+        e, f = expected.flat_leaf(slot, index), found.flat_leaf(slot, index)
+        for start in range(0, leaf.elements, CHUNK_ELEMENTS):
+            yield slot, start, e[start : start + CHUNK_ELEMENTS], f[start : start + CHUNK_ELEMENTS]
+
+
+def _compare_chunk(
+    e: torch.Tensor, f: torch.Tensor, absolute: float, relative: float, into: Comparison,
+    leaf: Leaf, index: int, slot: int, start: int,
+) -> None:  # fmt: skip
+    e, f = e.reshape(-1), f.reshape(-1)
+    if e.is_complex():
+        e, f = torch.view_as_real(e).reshape(-1), torch.view_as_real(f).reshape(-1)
+    same = (e == f) | ((e != e) & (f != f))
+    e, f = e.double(), f.double()
+    finite = torch.isfinite(e) & torch.isfinite(f)
+    error = torch.where(finite, (f - e).abs(), 0.0)
+    size = e.abs()
+    wrong = ~same
+    if leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex:
+        wrong &= ~(finite & (error <= absolute + relative * size))
+    nonzero = finite & (size > 0)
+    count, largest, ratio = torch.stack(
+        [wrong.sum().double(), error.max(), torch.where(nonzero, error / size, 0.0).max()]
+    ).tolist()
+    into.elements += e.numel()
+    into.mismatched += int(count)
+    into.max_abs_error = max(into.max_abs_error, largest)
+    into.max_rel_error = max(into.max_rel_error, ratio)
+    if count and into.first is None:
+        at = int(wrong.nonzero()[0, 0])
+        per_element = 2 if leaf.dtype.startswith("complex") else 1
+        position = start + at // per_element
+        into.first = {
+            "output": index,
+            "index": _logical_index(leaf, position % leaf.elements),
+            "expected": _number(e[at].item()),
+            "found": _number(f[at].item()),
+        }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _logical_index(leaf: Leaf, position: int) -> list[int]:
+    """The index of the element at a memory position, by the leaf's strides."""
+    index = [0] * len(leaf.shape)
+    for axis in sorted(range(len(leaf.shape)), key=lambda axis: -leaf.strides[axis]):
+        if leaf.shape[axis] > 1:
+            index[axis], position = divmod(position, leaf.strides[axis])
+    return index
+
+
+def count_nonfinite(arena: Arena, slot: int, device: str) -> int:
+    """How many floating elements of a slot are NaN or infinite."""
+    count = 0
+    for index, leaf in enumerate(arena.layout.leaves):
+        if leaf.torch_dtype.is_floating_point:
+            flat = arena.flat_leaf(slot, index)
+            for start in range(0, leaf.elements, CHUNK_ELEMENTS):
+                chunk = flat[start : start + CHUNK_ELEMENTS].to(device)
+                count += int((~torch.isfinite(chunk.float())).sum())
+    return count
+
+
+def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two flat uint8 tensors are equal, in chunks (a comparison of gigabytes would need as many again)."""
+    step = 1 << 28
+    return all(
+        torch.equal(a[start : start + step], b[start : start + step].to(a.device)) for start in range(0, len(a), step)
+    )

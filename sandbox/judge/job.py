@@ -1,0 +1,471 @@
+"""One job: from a problem and a submission to what was established. The order of the stages is the defence.
+
+The reference is loaded, drawn from and timed before the submission's process exists. Every call of the submission, in a
+check or on the clock, takes the same path, over inputs it has not seen, and every output is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..layout import Layout, leaf_from_json
+from ..wire import Message
+from ..zygote import Zygote
+from .arm import Arm, ArmError, Setting
+from .clock import Clock
+from .compare import Comparison, compare, count_nonfinite, same_bytes
+from .faults import InfrastructureFault, SubmissionFault, submission_fault
+from .plan import Demand, DoesNotFitError, Plan, make_plan
+from .slots import Signature, Slots, Store, copy_slots
+from .timing import measure, measure_alone
+
+_REFERENCE_S = 300.0
+_ROLES = ("reference", "submission", "null")
+
+
+class Job:
+    """Runs once. `uids` has one per role, or None without root."""
+
+    def __init__(
+        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
+    ) -> None:
+        self.protocol: Message = spec["protocol"]
+        self.problem: Message = spec["problem"]
+        self.source: str = spec["source"]
+        self.device: str = spec["device"]
+        self.report = report
+        self.checks: list[Message] = []
+        self.flags: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.result: Message = {}
+        self._zygote = zygote
+        self._uids = dict(zip(_ROLES, uids or (None, None, None), strict=True))
+        self._setting = Setting(self.device, spec["threads"], self.protocol["limits"])
+        self._scratch: dict[str, str] = {}
+        self._stack = contextlib.ExitStack()
+        self._arms: dict[str, Arm] = {}
+        self._deadline = time.monotonic() + self.protocol["limits"]["job_s"]
+        self._hidden_began = False
+        self._printed: str | None = None
+        self._isolation: Message | None = None
+        self._memory_kind = "driver"
+        generator = torch.Generator().manual_seed(self.protocol["construction_seed"])
+        count = self.protocol["standard_trials"] + len(self.protocol["hidden_inputs"])
+        # Upstream's own derivation of the trials' seeds from the construction seed; hidden ones follow.
+        self._seeds = [int(torch.randint(0, 2**32 - 1, (1,), generator=generator)) for _ in range(count)]
+        self._timed_base = secrets.randbits(48)
+        self._timed_count = 0
+        self.timer_start: tuple[int, bool, list[str]] = (1, False, [])
+
+    def run(self) -> Message:
+        """The result for the host; raises InfrastructureFault."""
+        with self._stack:
+            try:
+                self._phase("reference", self.start_reference)
+                self._phase("reference-alone", lambda: measure_alone(self))
+                self._phase("build", self.start_submission)
+                self._phase("standard", self.standard_trials)
+                self._phase("hidden", self.hidden_trials)
+                self._phase("timing", lambda: measure(self))
+                self._phase("memory", self.measure_memory)
+                outcome: Message = {"status": "PASSED", "stage": None, "message": "every check passed", "detail": None}
+            except SubmissionFault as fault:
+                outcome = {
+                    "status": fault.status, "stage": fault.stage, "message": fault.message, "detail": fault.detail,
+                }  # fmt: skip
+                for claim in ("timing", "memory"):
+                    self.result.pop(claim, None)
+            except DoesNotFitError as e:
+                raise InfrastructureFault("memory", str(e)) from e
+            self._keep_printed()
+        return outcome | self.result | {
+            "checks": self.checks, "flags": self.flags, "seconds": self.seconds, "output": self._printed,
+            "isolation": self._isolation, "seeds": self._recorded_seeds(),
+        }  # fmt: skip
+
+    def _phase(self, name: str, step: Callable[[], None]) -> None:
+        self.report(name)
+        started = time.perf_counter()
+        try:
+            step()
+        finally:
+            self.seconds[name] = round(time.perf_counter() - started, 4)
+
+    def _recorded_seeds(self) -> Message:
+        standard = self.protocol["standard_trials"]
+        return {
+            "construction": self.protocol["construction_seed"], "standard": self._seeds[:standard],
+            "hidden": self._seeds[standard:], "timed_base": self._timed_base, "timed_count": self._timed_count,
+        }  # fmt: skip
+
+    # -- the reference ------------------------------------------------------------------------------------------------
+
+    def start_reference(self) -> None:
+        """Loads the reference, learns shapes and cost, plans memory, and times it alone."""
+        for role in _ROLES:
+            limit = self.protocol["limits"]["scratch_bytes"]
+            self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
+        with self.reference_faults():
+            self.recreate_reference()
+            reference = self._arms["reference"]
+            facts = reference.ask(
+                "inspect", timeout_s=_REFERENCE_S, drawing="device", seed=self.protocol["construction_seed"]
+            )
+            self.on_device: bool = facts["on_device"]
+            if not facts["on_device"]:
+                self.flags.append("get_inputs does not draw on the device: inputs are drawn on the CPU and moved")
+            leaves = {name: [leaf_from_json(leaf) for leaf in facts[name]] for name in ("inputs", "outputs")}
+            self.signature = Signature(
+                facts["input_tree"], facts["output_tree"], Layout(leaves["inputs"]), Layout(leaves["outputs"])
+            )
+            if not leaves["outputs"]:
+                raise InfrastructureFault("reference", "the reference's output holds no tensor")
+            self.forward_ms: float = max(facts["forward_ms"], 1e-3)
+            self.plan = self._make_plan(facts)
+            self.store = Store(self.device, self.signature, self.plan)
+            limits = self.protocol["limits"]
+            call_s = max(limits["call_s"], limits["call_factor"] * self.forward_ms / 1e3)
+            self.clock = Clock(self.device, self.store, call_s)
+            self.trusted = self._open_slots(writable=True)
+            if self.device == "cuda":
+                self.result["device_memory"] = {"need_bytes": self.plan.need_bytes, "have_bytes": self.plan.have_bytes}
+            self.start_arm("null")
+
+    def recreate_reference(self) -> None:
+        """A new process for the reference, its model built and its weights written out for the submission."""
+        self._stop("reference")
+        reference = self.start_arm("reference")
+        loaded = reference.ask(
+            "load", timeout_s=_REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
+            seed=self.protocol["construction_seed"], precision=self.protocol["precision"],
+            tf32=self.protocol["tf32"]["reference_timing"],
+        )  # fmt: skip
+        self.result.setdefault("tf32", {})["reference_timing"] = loaded["tf32"]
+        if not hasattr(self, "_state"):
+            self._state: list[Message] = loaded["state"]
+            self._weights = self._stack.enter_context(os.fdopen(os.memfd_create("kbenv-weights"), "r+b"))
+            os.fchmod(self._weights.fileno(), 0o600)
+            reference.ask("write_state", timeout_s=_REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
+
+    def _make_plan(self, facts: Message) -> Plan:
+        inputs, outputs = self.signature.inputs.slot_bytes, self.signature.outputs.slot_bytes
+        free, l2 = _free_memory(self.device)
+        cap = self.protocol["limits"]["device_memory_bytes"]
+        weights = sum(item["bytes"] for item in self._state)
+        work = max(facts["peak_bytes"] - inputs, weights + outputs)
+        timing = self.protocol["timing"]
+        return make_plan(
+            Demand(
+                device=self.device, input_bytes=inputs, output_bytes=outputs, work_bytes=work, weight_bytes=weights,
+                forward_ms=self.forward_ms, free_bytes=free if cap is None else min(free, cap), l2_bytes=l2,
+            ),
+            target_turn_ms=timing["target_turn_ms"], max_slots=timing["max_slots"],
+            cold_l2_multiple=timing["cold_l2_multiple"],
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def reference_faults(self) -> Iterator[None]:
+        """A failure of a trusted runner is ours to report, never the submission's and never a pass."""
+        try:
+            yield
+        except ArmError as e:
+            detail = f"\n{e.detail}" if e.detail else ""
+            raise InfrastructureFault("reference", f"the problem's reference failed: {e.message}{detail}") from e
+
+    # -- arms ---------------------------------------------------------------------------------------------------------
+
+    def start_arm(self, role: str) -> Arm:
+        arm = Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role])
+        self._arms[role] = self._stack.enter_context(arm)
+        return arm
+
+    def _stop(self, role: str) -> None:
+        arm = self._arms.pop(role, None)
+        if arm is not None:
+            (self.trusted if role != "submission" else self.lent).forget(arm)
+            arm.stop()
+
+    def arm(self, role: str) -> Arm:
+        return self._arms[role]
+
+    def _open_slots(self, *, writable: bool) -> Slots:
+        slots = Slots(self.device, self.signature, self.plan, inputs_writable=writable)
+        self._stack.callback(slots.close)
+        return slots
+
+    # -- the submission -----------------------------------------------------------------------------------------------
+
+    def start_submission(self) -> None:
+        self.lent = self._open_slots(writable=False)
+        self.recreate_submission("load")
+        self._first_call = True
+
+    def recreate_submission(self, stage: str) -> None:
+        """A new process for the submission: loaded, built under the reference's seed, given the reference's weights."""
+        self._stop("submission")
+        limits, protocol = self.protocol["limits"], self.protocol
+        arm = self.start_arm("submission")
+        self._isolation = self._isolation or arm.isolation
+        with self.submission_faults(stage):
+            loaded = arm.ask(
+                "load", timeout_s=self.remaining(limits["build_s"], stage), problem=self.problem["source"],
+                source=self.source, entry="ModelNew", seed=protocol["construction_seed"],
+                precision=protocol["precision"], tf32=protocol["tf32"]["submission"],
+            )  # fmt: skip
+            self.result.setdefault("tf32", {})["submission"] = _short(loaded.get("tf32"))
+            given = arm.ask(
+                "load_state", timeout_s=limits["build_s"], state=self._state,
+                descriptors=[os.open(f"/proc/self/fd/{self._weights.fileno()}", os.O_RDONLY)],
+            )  # fmt: skip
+        weights = given.get("weights")
+        self.result["weights"] = weights if weights in ("state_dict", "seed", "none") else "seed"
+        self._first_call = True
+
+    @contextlib.contextmanager
+    def submission_faults(self, stage: str) -> Iterator[None]:
+        try:
+            yield
+        except ArmError as e:
+            raise submission_fault(e, stage) from e
+
+    def remaining(self, limit_s: float, stage: str) -> float:
+        """`limit_s`, or what is left of the job's time."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            job_s = self.protocol["limits"]["job_s"]
+            raise SubmissionFault("TIMEOUT", stage, f"the whole job took longer than {job_s:.4g} s")
+        return min(limit_s, left)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def fresh_seeds(self, count: int) -> list[int]:
+        """Seeds of timed inputs: from a secret base, never twice in a job, recorded afterwards."""
+        first = self._timed_base + self._timed_count
+        self._timed_count += count
+        return [first + i for i in range(count)]
+
+    def prepare(self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0, on_device: bool | None = None) -> None:
+        """Draws one slot per seed, keeps the masters, and computes what the outputs must be."""
+        reference, calls = self._arms["reference"], len(seeds)
+        on_device = self.on_device if on_device is None else on_device
+        with self.reference_faults(), self.trusted.lent_to(reference):
+            reference.ask(
+                "draw", timeout_s=_REFERENCE_S, first=first, seeds=list(seeds), on_device=on_device
+            )
+            copy_slots(self.trusted.inputs, self.store.masters, first, calls)
+            self._synchronize()
+            if factor != 1.0:
+                _scale(self.store.masters, first, calls, factor)
+            flags = reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
+            self.result["tf32"]["reference_correctness"] = flags["tf32"]
+            self.clock.turn(
+                reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S
+            )
+            copy_slots(self.store.snapshot, self.store.expected, first, calls)
+            reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
+
+    def call_submission(self, stage: str, *, first: int, calls: int, gated: bool, events: bool = False) -> tuple[float, list[float]]:
+        """One turn of the submission over prepared slots, timed; its inputs must be unchanged after it."""
+        arm = self._arms["submission"]
+        deadline_s = self.protocol["limits"]["build_s"] if self._first_call else self.clock.call_s * calls
+        with self.submission_faults(stage), self.lent.lent_to(arm):
+            timed = self.clock.turn(
+                arm, self.lent, first=first, calls=calls, gated=gated, events=events,
+                deadline_s=self.remaining(deadline_s, stage),
+            )  # fmt: skip
+            size = self.signature.inputs.slot_bytes
+            part = slice(first * size, (first + calls) * size)
+            if not same_bytes(self.lent.inputs.flat[part], self.store.masters.flat[part]):
+                raise SubmissionFault("TAMPERED", stage, "the inputs, mapped read-only, were changed during a call")
+        self._first_call = False
+        return timed
+
+    def compare_with_expected(self, first: int, calls: int, into: Comparison) -> Comparison:
+        tolerance = self.protocol["tolerance"]
+        return compare(
+            self.store.expected, self.store.snapshot, range(first, first + calls),
+            tolerance["absolute"], tolerance["relative"], self.device, into,
+        )  # fmt: skip
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def standard_trials(self) -> None:
+        self._nonfinite_allowed = False
+        for trial in range(self.protocol["standard_trials"]):
+            slot = trial % self.plan.slots
+            on_device = self.on_device and self.protocol["drawing"] == "device"
+            self.prepare([self._seeds[trial]], first=slot, on_device=on_device)
+            self._nonfinite_allowed |= count_nonfinite(self.store.expected, slot, self.device) > 0
+            if trial == 0:
+                self._look_for_randomness(slot)
+            try:
+                self.call_submission("standard", first=slot, calls=1, gated=False)
+            except SubmissionFault as fault:
+                self.checks.append(
+                    {"name": f"standard-{trial}", "stage": "standard", "passed": False, "evidence": {"error": fault.message}}
+                )
+                self._explain_read_only_input(fault, slot)
+                raise
+            comparison = self.compare_with_expected(slot, 1, Comparison())
+            self._record(f"standard-{trial}", "standard", comparison)
+            if not comparison.passed:
+                raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
+        self._keep_printed()
+
+    def _look_for_randomness(self, slot: int) -> None:
+        """Runs the reference again on the same inputs: one that disagrees with itself can match nothing."""
+        reference = self._arms["reference"]
+        with self.reference_faults(), self.trusted.lent_to(reference):
+            reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
+            self.clock.turn(reference, self.trusted, first=slot, calls=1, gated=False, deadline_s=_REFERENCE_S)
+            reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
+        comparison = self.compare_with_expected(slot, 1, Comparison())
+        self.result["reference_random"] = not comparison.passed
+        if not comparison.passed:
+            self.flags.append("the reference disagrees with itself on equal inputs: its forward is random")
+
+    def _explain_read_only_input(self, fault: SubmissionFault, slot: int) -> None:
+        """An honest in-place write ends in a bare fault; once more with writable inputs tells whether that was it."""
+        if fault.status != "ILLEGAL_ACCESS" or self.plan.exclusive:
+            return
+        writable = self._open_slots(writable=True)
+        readable, self.lent = self.lent, writable
+        try:
+            self.recreate_submission("standard")
+            self.call_submission("standard", first=slot, calls=1, gated=False)
+        except SubmissionFault as second:
+            if second.status == "TAMPERED":
+                fault.message = f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
+        finally:
+            self._stop("submission")
+            self.lent = readable
+
+    def hidden_trials(self) -> None:
+        self._hidden_began = True
+        standard = self.protocol["standard_trials"]
+        for hidden, seed in zip(self.protocol["hidden_inputs"], self._seeds[standard:], strict=True):
+            name = f"hidden-{hidden['name']}"
+            reason = self.problem["dropped"].get(hidden["name"])
+            slot = standard % self.plan.slots
+            if reason is None:
+                self.prepare([seed], first=slot, factor=hidden["factor"])
+                nonfinite = count_nonfinite(self.store.expected, slot, self.device)
+                if nonfinite and not self._nonfinite_allowed:
+                    reason = f"{nonfinite} elements of the reference's own output are NaN or infinite"
+            if reason is not None:
+                evidence = {"dropped": reason, "factor": hidden["factor"]}
+                self.checks.append({"name": name, "stage": "hidden", "passed": None, "evidence": evidence})
+                continue
+            self.call_submission("hidden", first=slot, calls=1, gated=False)
+            comparison = self.compare_with_expected(slot, 1, Comparison())
+            self._record(name, "hidden", comparison, factor=hidden["factor"])
+            if not comparison.passed:
+                raise SubmissionFault("WRONG_HIDDEN", "hidden", _words(comparison, f"hidden inputs {hidden['name']}"))
+
+    def _record(self, name: str, stage: str, comparison: Comparison, **more: Any) -> None:
+        self.checks.append(
+            {"name": name, "stage": stage, "passed": comparison.passed, "evidence": comparison.evidence() | more}
+        )
+
+    def record_timed(self, comparison: Comparison) -> None:
+        self._record("timed-outputs", "timing", comparison)
+        if not comparison.passed:
+            raise SubmissionFault("WRONG_HIDDEN", "timing", _words(comparison, "a timed call"))
+        self.checks.append({"name": "inputs-unchanged", "stage": "timing", "passed": True, "evidence": {}})
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def measure_memory(self) -> None:
+        """Peak of one forward in each runner, by the same formula, in an untimed pass."""
+        if not self.protocol["memory"]:
+            return
+        with self.reference_faults():
+            reference = self._peak("reference", self.trusted, _REFERENCE_S)
+        with self.submission_faults("memory"):
+            submission = self._peak("submission", self.lent, self.remaining(self.clock.call_s, "memory"))
+        if reference is None or submission is None:
+            self.flags.append("memory was not measured: /proc does not show the runners' peaks here")
+            return
+        cuda = self.device == "cuda"
+        self.result["memory"] = {
+            "reference_peak_bytes": reference,
+            "submission_peak_bytes": submission,
+            "ratio": reference / submission,
+            "method": "inputs + the PyTorch allocator's peak over one forward (self-reported by each runner)"
+            if cuda
+            else "inputs + growth of the resident set over one forward (seen by the judge)",
+        }
+
+    def _peak(self, role: str, slots: Slots, timeout_s: float) -> int | None:
+        arm = self._arms[role]
+        inputs = self.signature.inputs.slot_bytes
+        with slots.lent_to(arm):
+            copy_slots(self.store.masters, slots.inputs, 0, 1)
+            self._synchronize()
+            before = None
+            if self.device == "cpu":
+                arm.ask("measure_memory", timeout_s=timeout_s)  # pages that the first touch of slot 0 brings in
+                before = arm.resident_bytes() if arm.reset_resident_peak() else None
+            answer = arm.ask("measure_memory", timeout_s=timeout_s)
+            if self.device == "cpu":
+                peak = arm.resident_peak_bytes()
+                return None if before is None or peak is None else inputs + max(0, peak - before)
+        reported = answer.get("peak_bytes")
+        if type(reported) is not int or reported < 0:
+            raise ArmError("malformed", f"the {role} reported no peak")
+        return inputs + reported
+
+    # -- small things -------------------------------------------------------------------------------------------------
+
+    def _keep_printed(self) -> None:
+        """What was printed until the hidden checks began; later output may carry hidden inputs."""
+        if self._printed is None and not self._hidden_began and "submission" in self._arms:
+            self._printed = self._arms["submission"].printed or None
+
+    def _synchronize(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def _scale(masters: Any, first: int, calls: int, factor: float) -> None:
+    for slot in range(first, first + calls):
+        for index, leaf in enumerate(masters.layout.leaves):
+            if leaf.torch_dtype.is_floating_point:
+                masters.flat_leaf(slot, index).mul_(factor)
+
+
+def _short(value: Any) -> Any:
+    """A small mapping of a runner's, or None: it is shown, never used."""
+    if isinstance(value, dict) and len(value) < 8 and all(isinstance(v, str) and len(v) < 32 for v in value.values()):
+        return value
+    return None
+
+
+def _words(comparison: Comparison, where: str) -> str:
+    text = (
+        f"{where}: {comparison.mismatched} of {comparison.elements} elements differ; "
+        f"largest absolute error {comparison.max_abs_error:.3g}, relative {comparison.max_rel_error:.3g}"
+    )
+    if comparison.first:
+        first = comparison.first
+        text += f"; output {first['output']} at {first['index']}: expected {first['expected']}, found {first['found']}"
+    return text
+
+
+def _free_memory(device: str) -> tuple[int, int]:
+    """Free bytes of the device and bytes of its L2 cache (0 on the CPU)."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info()[0], torch.cuda.get_device_properties(0).L2_cache_size
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10, 0
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"), 0

@@ -1,0 +1,76 @@
+"""The memory plan of a job: how many slots, and whether judge and runners can hold everything on the device at once.
+
+Per slot the device holds the inputs three times (the reference's, the submission's, the judge's masters) and the outputs
+four times (the reference's, the submission's, expected, snapshot). Where even one slot does not fit that way the plan is
+`exclusive`: slots are lent to one runner at a time and the judge's own copies lie in host memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+CONTEXT_BYTES = 700 << 20
+"""A CUDA context with PyTorch's libraries, at most (0.5 GB measured on an H200). Two are still to come when the plan is
+made: the submission's and the null runner's."""
+_CHUNK_BYTES = 512 << 20
+_LARGEST_TURN_BYTES = 16 << 30
+"""Beyond this, filling and snapshotting several slots costs more than it tells."""
+
+
+class DoesNotFitError(MemoryError):
+    """Not even one slot fits; the message says need and have."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Slots of `input_bytes` and `output_bytes` each."""
+
+    slots: int
+    exclusive: bool
+    l2_cold: bool
+    need_bytes: int
+    have_bytes: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the plan is made from. `work_bytes`: peak of one runner beyond its slots (weights, workspace, output)."""
+
+    device: str
+    input_bytes: int
+    output_bytes: int
+    work_bytes: int
+    weight_bytes: int
+    forward_ms: float
+    free_bytes: int
+    l2_bytes: int
+
+
+def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_multiple: float) -> Plan:
+    """As many slots as a turn should have calls, or as a cold L2 cache needs, as far as memory allows.
+
+    Raises:
+        DoesNotFitError: one slot does not fit even exclusively.
+    """
+    per_slot = 3 * demand.input_bytes + 4 * demand.output_bytes
+    contexts = 2 * CONTEXT_BYTES if demand.device == "cuda" else 0
+    shared_need = 2 * demand.work_bytes + contexts + _CHUNK_BYTES
+    room = int(demand.free_bytes * 0.95) - shared_need
+    both = demand.input_bytes + demand.output_bytes
+    wanted = max(
+        math.ceil(target_turn_ms / max(demand.forward_ms, 1e-3)),
+        math.ceil(cold_l2_multiple * demand.l2_bytes / both),
+    )
+    slots = min(wanted, max_slots, max(1, _LARGEST_TURN_BYTES // per_slot), room // per_slot)
+    cold = slots >= 1 and demand.l2_bytes > 0 and slots * both >= cold_l2_multiple * demand.l2_bytes
+    if slots >= 1:
+        return Plan(slots, False, cold, shared_need + slots * per_slot, demand.free_bytes)
+    need = both + demand.work_bytes + demand.weight_bytes + contexts + _CHUNK_BYTES
+    if need > demand.free_bytes or demand.device == "cpu":
+        raise DoesNotFitError(
+            f"one slot needs {need / 2**30:.2f} GiB of {demand.device} memory (inputs {demand.input_bytes / 2**30:.2f}, outputs "
+            f"{demand.output_bytes / 2**30:.2f}, the reference's own {demand.work_bytes / 2**30:.2f}); "
+            f"have {demand.free_bytes / 2**30:.2f} GiB free; use a larger device or a smaller problem"
+        )
+    return Plan(1, True, demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes, need, demand.free_bytes)

@@ -1,0 +1,69 @@
+"""Confidence intervals for ratios of latencies measured in paired turns over re-created pairs of runners."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_T_QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""Student's t, 97.5%, by degrees of freedom (any statistical table)."""
+_NORMAL_QUANTILE = 1.960
+
+
+@dataclass(frozen=True)
+class Ratio:
+    value: float
+    low: float
+    high: float
+
+
+def centre(values: Sequence[float], statistic: str) -> float:
+    """The protocol's statistic over turns: "mean" or "median"."""
+    return statistics.fmean(values) if statistic == "mean" else statistics.median(values)
+
+
+def bootstrap_ratio(
+    pairs: Sequence[Sequence[tuple[float, float]]], statistic: str, resamples: int, confidence: float, seed: int
+) -> Ratio:
+    """reference over submission, with a block-bootstrap interval.
+
+    Args:
+        pairs: per pair of runners, its turns' (reference, submission) latencies. Pairs are the blocks: two processes of
+            the same code differ steadily by a percent or two (where their memory lies), so turns of one pair are no
+            independent sample. Pairs are resampled, then turns within each.
+
+    The percentile interval of so few blocks is too narrow; its distances from the value are widened by
+    t(n-1)/z * sqrt(n/(n-1)), the small-sample correction for n blocks (n turns when there is but one pair).
+    """
+    turns = [turn for pair in pairs for turn in pair]
+    value = _ratio(turns, statistic)
+    generator = random.Random(seed)
+    logs = []
+    for _ in range(resamples):
+        sample = [t for pair in generator.choices(pairs, k=len(pairs)) for t in generator.choices(pair, k=len(pair))]
+        logs.append(math.log(_ratio(sample, statistic)))
+    logs.sort()
+    tail = (1 - confidence) / 2
+    low, high = logs[int(tail * resamples)], logs[min(resamples - 1, int((1 - tail) * resamples))]
+    blocks = len(pairs) if len(pairs) > 1 else len(turns)
+    widening = 1.0
+    if blocks > 1:
+        widening = _T_QUANTILES.get(blocks - 1, _NORMAL_QUANTILE) / _NORMAL_QUANTILE * math.sqrt(blocks / (blocks - 1))
+    middle = math.log(value)
+    return Ratio(
+        value,
+        math.exp(middle + widening * min(0.0, low - middle)),
+        math.exp(middle + widening * max(0.0, high - middle)),
+    )
+
+
+def _ratio(turns: Sequence[tuple[float, float]], statistic: str) -> float:
+    return centre([turn[0] for turn in turns], statistic) / centre([turn[1] for turn in turns], statistic)
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean; infinite for fewer than two values."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf

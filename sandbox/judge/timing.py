@@ -1,0 +1,263 @@
+"""Timing a job: turns of reference, submission and null runner, paired, over re-created pairs of runners.
+
+Every timed call sees fresh inputs and every output is compared. Not here yet, and its place kept: perturbed timed
+inputs, redrawn parameters, and guarding the reference's turns against a submission that works meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .clock import GateError
+from .compare import Comparison
+from .statistics import bootstrap_ratio, centre, standard_error
+
+if TYPE_CHECKING:
+    from .job import Job
+
+_ARMS = ("reference", "submission", "null")
+_LONG_ROUND_MS = 400.0
+_GAP = 0.03
+_RESOLUTION_MS = 1e-5
+"""A latency is never reported below this: the null runner's turn can be the longer one for an all but empty kernel."""
+
+
+@dataclass
+class Series:
+    """Whole turns in milliseconds, per arm, and how they were run."""
+
+    calls: int
+    gated: bool
+    turns: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
+
+    def latencies(self, arm: str) -> list[float]:
+        """Per call, the null runner's median turn subtracted."""
+        null = statistics.median(self.turns["null"])
+        return [max((turn - null) / self.calls, _RESOLUTION_MS) for turn in self.turns[arm]]
+
+
+class Timer:
+    """The turns of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.rule = job.protocol["timing"]
+        self.calls = job.plan.slots
+        self.gated = job.device == "cuda"
+        self.outputs = Comparison()
+        self.clock_notes: list[str] = []
+        self._order = secrets.SystemRandom()
+        self._offset = 0
+
+    # -- one turn of each arm -----------------------------------------------------------------------------------------
+
+    def round(self, series: Series, arms: tuple[str, ...], *, events: dict[str, list[float]] | None = None) -> None:
+        """One paired turn of each arm in random order over the same fresh inputs."""
+        first = self._next_slots(series.calls)
+        self.job.prepare(self.job.fresh_seeds(series.calls), first=first)
+        for arm in self._order.sample(arms, len(arms)):
+            elapsed_ms, event_ms = self._turn(arm, first, series, with_events=events is not None)
+            series.turns[arm].append(elapsed_ms)
+            if events is not None and event_ms:
+                events[arm] = event_ms
+            if arm == "submission":
+                self.job.compare_with_expected(first, series.calls, self.outputs)
+                if not self.outputs.passed:
+                    self.job.record_timed(self.outputs)
+
+    def _next_slots(self, calls: int) -> int:
+        """Where the next turn's slots begin: turns shorter than all slots rotate, which keeps the L2 cache cold."""
+        if self._offset + calls > self.job.plan.slots:
+            self._offset = 0
+        first = self._offset
+        self._offset += calls
+        return first
+
+    def _turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> tuple[float, list[float]]:
+        job = self.job
+        if arm == "submission":
+            return job.call_submission("timing", first=first, calls=series.calls, gated=series.gated, events=with_events)
+        with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
+            return job.clock.turn(
+                job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events
+            )
+
+    # -- warming and the gate -----------------------------------------------------------------------------------------
+
+    def warm_up(self, arms: tuple[str, ...], events: dict[str, list[float]]) -> Series:
+        """Open turns over every slot; then finds out whether these arms' calls fit behind the gate."""
+        series = Series(self.job.plan.slots, gated=False)
+        for _ in range(self.rule["warmup_calls"]):
+            self._offset = 0
+            self.round(series, arms, events=events)
+        self._offset = 0
+        while self.gated:
+            try:
+                self.round(Series(self.calls, gated=True), arms)
+                break
+            except GateError:
+                pass
+            try:  # once more: the first time behind a gate may load code, which waits for the device
+                self.round(Series(self.calls, gated=True), arms)
+                break
+            except GateError:
+                if self.calls > 1:
+                    self.calls = max(1, self.calls // 4)
+                else:
+                    self.gated = False
+                    self.clock_notes.append("a call waits for the device on the host: timed without the gate")
+        return series
+
+    def alone(self) -> float:
+        """The reference's latency before the submission's process exists."""
+        self.warm_up(("reference", "null"), {})
+        series = Series(self.calls, self.gated)
+        for _ in range(max(3, self._turns() // 2)):
+            self.round(series, ("reference", "null"))
+        return centre(series.latencies("reference"), self.rule["statistic"])
+
+    def _turns(self) -> int:
+        """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
+        needed = math.ceil(self.rule["timed_calls"] / (self.rule["runner_pairs"] * self.calls))
+        long = self.job.forward_ms * self.calls > _LONG_ROUND_MS or self.job.plan.exclusive
+        return needed if long else max(needed, self.rule["turns_per_pair"])
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def pairs(self, events: dict[str, list[float]]) -> tuple[list[Series], list[Series]]:
+        """Per pair of runners its timed turns, and the open turns that warmed it."""
+        timed: list[Series] = []
+        opened: list[Series] = []
+        while len(timed) < self.rule["runner_pairs"]:
+            if timed or opened:
+                with self.job.reference_faults():
+                    self.job.recreate_reference()
+                self.job.recreate_submission("timing")
+            before = (self.calls, self.gated)
+            opened.append(self.warm_up(_ARMS, events))
+            if timed and before != (self.calls, self.gated):
+                timed.clear()  # turns of another length, or without the gate, are no sample of the same thing
+            series = Series(self.calls, self.gated)
+            try:
+                for _ in range(self._turns()):
+                    self.round(series, _ARMS)
+            except GateError:  # a call that only sometimes waits for the device: none may be behind the gate
+                self.gated = False
+                self.clock_notes.append("a call waits for the device on the host: timed without the gate")
+                timed.clear()
+                continue
+            timed.append(series)
+        return timed, opened
+
+    def single_calls(self) -> Series:
+        """Turns of one call, on the last pair of runners."""
+        series = Series(1, self.gated)
+        try:
+            for _ in range(self.rule["single_call_turns"]):
+                self.round(series, _ARMS)
+        except GateError:
+            series = Series(1, gated=False)
+            for _ in range(self.rule["single_call_turns"]):
+                self.round(series, _ARMS)
+        return series
+
+
+def measure_alone(job: Job) -> None:
+    """Before the submission starts: see Timer.alone."""
+    timer = Timer(job)
+    job.result["reference_alone_ms"] = timer.alone()
+    job.timer_start = (timer.calls, timer.gated, timer.clock_notes)
+
+
+def measure(job: Job) -> None:
+    """Times the submission against the reference; leaves `timing` in the job's result, and the check of every output."""
+    timer = Timer(job)
+    timer.calls, timer.gated, timer.clock_notes = job.timer_start
+    rule = job.protocol["timing"]
+    statistic = rule["statistic"]
+    events: dict[str, list[float]] = {}
+    timed, opened = timer.pairs(events)
+
+    null = statistics.median([turn for series in timed for turn in series.turns["null"]])
+    latencies = {
+        arm: [[max((t - null) / timer.calls, _RESOLUTION_MS) for t in series.turns[arm]] for series in timed]
+        for arm in ("reference", "submission")
+    }
+    submission = centre(sum(latencies["submission"], []), statistic)
+    reference = centre(sum(latencies["reference"], []), statistic)
+    blocks = [
+        list(zip(of_reference, of_submission, strict=True))
+        for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
+    ]
+    ratio = bootstrap_ratio(blocks, statistic, rule["bootstrap_resamples"], rule["confidence"], seed=len(blocks))
+    scale = 1.0
+
+    single = None
+    single_counts = False
+    if submission < rule["single_call_below_ms"] and timer.calls > 1:
+        single = timer.single_calls()
+        single_counts = _slower_alone(single, submission, reference)
+        if single_counts:
+            one = {arm: statistics.median(single.latencies(arm)) for arm in ("reference", "submission")}
+            scale = (one["reference"] / one["submission"]) / ratio.value
+            submission, reference = one["submission"], one["reference"]
+            job.flags.append("a call alone is slower than calls in a row beyond three standard errors: single calls count")
+
+    alone: float = job.result.pop("reference_alone_ms")
+    gap = reference - alone
+    if not single_counts and gap > max(_GAP * alone, 3 * standard_error(sum(latencies["reference"], []))):
+        job.flags.append(f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)")
+        scale *= alone / reference
+        reference = alone
+    job.record_timed(timer.outputs)
+    job.flags.extend(dict.fromkeys(timer.clock_notes))
+    if submission <= 2 * _RESOLUTION_MS:
+        job.flags.append("the submission's latency is at or below the clock's resolution")
+    job.result["timing"] = {
+        "speedup": {"value": ratio.value * scale, "low": ratio.low * scale, "high": ratio.high * scale},
+        "latency_ms": submission,
+        "reference_latency_ms": reference,
+        "clock": "judge-gated" if timer.gated else "judge-open",
+        "measurement": {
+            "calls_per_turn": timer.calls,
+            "turns": sum(len(series.turns["submission"]) for series in timed),
+            "runner_pairs": len(timed),
+            "slots": job.plan.slots,
+            "l2_cold": job.plan.l2_cold,
+            "submission_turns_ms": sum(latencies["submission"], []),
+            "reference_turns_ms": sum(latencies["reference"], []),
+            "null_turn_ms": null,
+            "reference_alone_ms": alone,
+            "submission_call_ms": _open_latency(opened, "submission"),
+            "reference_call_ms": _open_latency(opened, "reference"),
+            "submission_single_call_ms": statistics.median(single.latencies("submission")) if single else None,
+            "reference_single_call_ms": statistics.median(single.latencies("reference")) if single else None,
+            "single_call_counts": single_counts,
+            "submission_event_ms": _median(events.get("submission")),
+            "reference_event_ms": _median(events.get("reference")),
+        },
+    }
+
+
+def _slower_alone(single: Series, submission: float, reference: float) -> bool:
+    """Whether one call of the submission takes longer than a call in a row, more than the same is true of the
+    reference: what one call would do for all slots of a turn."""
+    of_submission, of_reference = single.latencies("submission"), single.latencies("reference")
+    excess = statistics.fmean(of_submission) - submission
+    usual = max(0.0, statistics.fmean(of_reference) - reference)
+    error = math.hypot(standard_error(of_submission), standard_error(of_reference))
+    return excess - usual > 3 * error and excess - usual > _GAP * submission
+
+
+def _open_latency(opened: list[Series], arm: str) -> float:
+    """Launch overhead included: the last open warm-up turn of each pair of runners, the median."""
+    values = [(series.turns[arm][-1] - series.turns["null"][-1]) / series.calls for series in opened]
+    return max(statistics.median(values), _RESOLUTION_MS)
+
+
+def _median(values: list[float] | None) -> float | None:
+    return statistics.median(values) if values else None

@@ -1,0 +1,200 @@
+"""How nested arguments and outputs lie in a slot, and slots in an arena.
+
+A tree of lists, tuples and dicts with tensors at its leaves is described by JSON and a list of `Leaf`; an arena is one flat
+buffer of equal slots, so that a turn's inputs are filled, and its outputs taken, by a single copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ALIGNMENT = 512
+Tree = dict[str, Any]
+
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+        torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
+        torch.float8_e4m3fn, torch.float8_e5m2,
+    )
+}  # fmt: skip
+
+
+class UnsupportedError(TypeError):
+    """A value that cannot travel in a slot."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor's shape, strides (in elements; dense) and dtype."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return _DTYPES[self.dtype]
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * self.torch_dtype.itemsize
+
+    def to_json(self) -> dict[str, Any]:
+        return {"shape": list(self.shape), "strides": list(self.strides), "dtype": self.dtype}
+
+
+def leaf_of(tensor: torch.Tensor) -> Leaf:
+    """The leaf a tensor fits in: its own strides when it is dense, else contiguous ones."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise UnsupportedError(f"tensors of dtype {name} are not supported; supported: {', '.join(_DTYPES)}")
+    if tensor.layout is not torch.strided:
+        raise UnsupportedError(f"only dense tensors are supported; found layout {tensor.layout}")
+    strides = tensor.stride() if _is_dense(tensor) else torch.empty(tensor.shape, device="meta").stride()
+    return Leaf(tuple(tensor.shape), tuple(strides), name)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def leaf_from_json(data: Any) -> Leaf:
+    """A leaf from JSON; ValueError when it is not one (it may come from a runner)."""
+    try:
+        shape, strides, dtype = data["shape"], data["strides"], data["dtype"]
+        numbers = [*shape, *strides]
+    except (TypeError, KeyError) as e:
+        raise ValueError(f"not a tensor's description: {data!r:.80}") from e
+    if dtype not in _DTYPES or len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ValueError(f"not a tensor's description: {data!r:.80}")
+    return Leaf(tuple(shape), tuple(strides), dtype)
+
+
+def flatten(value: Any) -> tuple[Tree, list[torch.Tensor]]:
+    """Splits a nested value into its tree (JSON) and its tensors; the same tensor twice is one leaf."""
+    tensors: list[torch.Tensor] = []
+    seen: dict[int, int] = {}
+
+    def walk(node: Any) -> Tree:
+        if isinstance(node, torch.Tensor):
+            if id(node) not in seen:
+                seen[id(node)] = len(tensors)
+                tensors.append(node)
+            return {"tensor": seen[id(node)]}
+        if isinstance(node, list | tuple):
+            return {"list" if isinstance(node, list) else "tuple": [walk(item) for item in node]}
+        if isinstance(node, dict):
+            if not all(isinstance(key, str) for key in node):
+                raise UnsupportedError("only dicts with string keys are supported")
+            return {"dict": {key: walk(item) for key, item in node.items()}}
+        if node is None or isinstance(node, bool | int | float | str):
+            return {"constant": node}
+        raise UnsupportedError(f"a value of type {type(node).__name__} cannot be passed; use tensors, numbers, lists, dicts")
+
+    return walk(value), tensors
+
+
+def unflatten(tree: Tree, tensors: Sequence[torch.Tensor]) -> Any:
+    """The nested value again, over other tensors."""
+    ((kind, content),) = tree.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: unflatten(item, tensors) for key, item in content.items()}
+    if kind == "constant":
+        return content
+    items = [unflatten(item, tensors) for item in content]
+    return items if kind == "list" else tuple(items)
+
+
+def numbers_to_tensors(value: Any, device: str) -> Any:
+    """Python numbers in an output become 0-d tensors, so that they are compared like everything else."""
+    if isinstance(value, bool | int | float):
+        return torch.tensor(value, device=device)
+    if isinstance(value, list | tuple):
+        return [numbers_to_tensors(item, device) for item in value]
+    if isinstance(value, dict):
+        return {key: numbers_to_tensors(item, device) for key, item in value.items()}
+    return value
+
+
+class Layout:
+    """Offsets of leaves in a slot, each aligned to 512 bytes."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        self.offsets: list[int] = []
+        end = 0
+        for leaf in self.leaves:
+            self.offsets.append(end)
+            end += -(-leaf.nbytes // ALIGNMENT) * ALIGNMENT
+        self.slot_bytes = max(end, ALIGNMENT)
+
+
+class Arena:
+    """Equal slots over one flat uint8 buffer of `slots * layout.slot_bytes` bytes or more."""
+
+    def __init__(self, flat: torch.Tensor, layout: Layout, slots: int) -> None:
+        self.layout = layout
+        self.slots = slots
+        self.flat = flat[: slots * layout.slot_bytes]
+        self._views: dict[int, list[torch.Tensor]] = {}
+
+    def views(self, slot: int) -> list[torch.Tensor]:
+        """The slot's tensors, one per leaf; the same objects on every call."""
+        if slot not in self._views:
+            start = slot * self.layout.slot_bytes
+            self._views[slot] = [
+                self.flat[start + offset : start + offset + leaf.nbytes]
+                .view(leaf.torch_dtype)
+                .as_strided(leaf.shape, leaf.strides)
+                for leaf, offset in zip(self.layout.leaves, self.layout.offsets, strict=True)
+            ]
+        return self._views[slot]
+
+    def flat_leaf(self, slot: int, index: int) -> torch.Tensor:
+        """The leaf's elements in memory order, one-dimensional."""
+        leaf, start = self.layout.leaves[index], slot * self.layout.slot_bytes + self.layout.offsets[index]
+        return self.flat[start : start + leaf.nbytes].view(leaf.torch_dtype)
+
+    def rows(self, index: int, first: int, count: int) -> torch.Tensor:
+        """One leaf of `count` slots, elements in memory order: shape (count, elements)."""
+        leaf, offset = self.layout.leaves[index], self.layout.offsets[index]
+        table = self.flat.view(self.slots, self.layout.slot_bytes)
+        return table[first : first + count, offset : offset + leaf.nbytes].view(leaf.torch_dtype)
+
+    def slot(self, slot: int) -> torch.Tensor:
+        """The slot's bytes."""
+        return self.flat[slot * self.layout.slot_bytes : (slot + 1) * self.layout.slot_bytes]
+
+
+def map_tensors(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The nested value with every tensor converted; namedtuples become tuples."""
+    if isinstance(value, torch.Tensor):
+        return convert(value)
+    if isinstance(value, list | tuple):
+        items = [map_tensors(item, convert) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, convert) for key, item in value.items()}
+    return value

@@ -1,0 +1,353 @@
+"""The loop of a runner: it answers the judge, one message at a time, until the socket closes.
+
+The same code serves the reference, the submission and the null runner. In a submission's runner the submission can
+change any of it: nothing it answers is believed beyond what costs only itself. The judge's clock, buffers and
+comparisons are elsewhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..buffers import Mapping, create_mapping, wait_for_value
+from ..layout import Arena, Layout, UnsupportedError, flatten, leaf_from_json, leaf_of, numbers_to_tensors, unflatten
+from ..wire import Channel, ClosedError, Message
+from . import model as models
+
+_DETAIL_BYTES = 12 << 10
+
+
+class Mismatch(Exception):
+    """An output of another structure, shape or dtype than the reference's."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def serve(channel: Channel, request: Message) -> None:
+    """Answers until the other end closes. `request`: role, device, threads."""
+    if request["threads"]:
+        torch.set_num_threads(request["threads"])
+    runner = Runner(channel, request["device"], request["role"])
+    channel.send({"ready": True, "device": runner.describe()})
+    while True:
+        try:
+            message, descriptors = channel.receive_with_descriptors()
+        except ClosedError:
+            return
+        try:
+            answer = getattr(runner, "do_" + message.pop("op"))(message, descriptors)
+        except BaseException as e:
+            answer = {"error": describe_error(e)}
+        channel.send(answer)
+        if "error" in answer and answer["error"]["fatal"]:
+            sys.stderr.flush()
+            os._exit(3)  # a CUDA fault sticks to the context: nothing after it would mean anything
+
+
+class Runner:
+    """One model and its slots."""
+
+    def __init__(self, channel: Channel, device: str, role: str) -> None:
+        self._channel = channel
+        self._device = device
+        self._role = role
+        self._problem: Any = None
+        self._model: Callable[..., Any] | None = None
+        self._precision = torch.float32
+        self._mappings: dict[str, Mapping] = {}
+
+    def describe(self) -> Message:
+        if self._device != "cuda":
+            return {}
+        torch.cuda.init()
+        properties = torch.cuda.get_device_properties(0)
+        return {"name": properties.name}
+
+    # -- loading ------------------------------------------------------------------------------------------------------
+
+    def do_load(self, message: Message, _: list[int]) -> Message:
+        """Executes the problem's source (for its `get_init_inputs`) and builds the model."""
+        flags = models.set_tf32(message["tf32"])
+        self._precision = models.DTYPES[message["precision"]]
+        self._problem = models.load_module("problem", message["problem"])
+        module = self._problem if message["source"] is None else models.load_module("submission", message["source"])
+        self._model = models.build(
+            module, message["entry"], self._problem, message["seed"], self._device, message["precision"]
+        )
+        self._synchronize()
+        return {"tf32": flags, "state": models.describe_state(self._model)}
+
+    def do_write_state(self, _: Message, descriptors: list[int]) -> Message:
+        models.write_state(self._model, descriptors[0])
+        os.close(descriptors[0])
+        return {}
+
+    def do_load_state(self, message: Message, descriptors: list[int]) -> Message:
+        weights = models.load_state(self._model, message["state"], descriptors[0])
+        os.close(descriptors[0])
+        return {"weights": weights}
+
+    def do_tf32(self, message: Message, _: list[int]) -> Message:
+        return {"tf32": models.set_tf32(message["tf32"])}
+
+    # -- the reference alone ------------------------------------------------------------------------------------------
+
+    def do_inspect(self, message: Message, _: list[int]) -> Message:
+        """Draws once and runs forward twice, outside any slot: what goes in, what comes out, what it needs."""
+        on_device = message["drawing"] == "device"
+        try:
+            inputs = self._draw(message["seed"], on_device=on_device)
+        except Exception:
+            if not on_device or self._device == "cpu":
+                raise
+            on_device = False  # get_inputs insists on the CPU (numpy, an explicit device): draw there, then move
+            inputs = self._draw(message["seed"], on_device=False)
+        tree, tensors = flatten(inputs)
+        leaves = [leaf_of(tensor) for tensor in tensors]
+        outputs, _ = self._forward(inputs)
+        outputs = None
+        if self._device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        outputs, elapsed_ms = self._forward(inputs)
+        output_tree, output_tensors = flatten(numbers_to_tensors(outputs, self._device))
+        peak = torch.cuda.max_memory_allocated() if self._device == "cuda" else 0
+        answer = {
+            "input_tree": tree, "inputs": [leaf.to_json() for leaf in leaves],
+            "output_tree": output_tree, "outputs": [leaf_of(tensor).to_json() for tensor in output_tensors],
+            "forward_ms": elapsed_ms, "peak_bytes": peak, "on_device": on_device,
+        }  # fmt: skip
+        del inputs, tensors, outputs, output_tensors
+        return self.do_trim({}, []) | answer
+
+    def do_draw(self, message: Message, _: list[int]) -> Message:
+        """Fills input slots with fresh draws, one seed a slot."""
+        for slot, seed in enumerate(message["seeds"], start=message["first"]):
+            tree, tensors = flatten(self._draw(seed, on_device=message["on_device"]))
+            views = self._inputs.views(slot)
+            if tree != self._input_tree or [leaf_of(t) for t in tensors] != list(self._inputs.layout.leaves):
+                raise UnsupportedError("get_inputs returned other shapes, types or numbers than before")
+            for view, tensor in zip(views, tensors, strict=True):
+                view.copy_(tensor)
+        self._synchronize()
+        return {}
+
+    def _draw(self, seed: int, *, on_device: bool) -> Any:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            if on_device:
+                with torch.device(self._device):
+                    inputs = self._problem.get_inputs()
+            else:
+                inputs = self._problem.get_inputs()
+            return models.cast_inputs(inputs, self._device, self._precision)
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def do_attach(self, message: Message, descriptors: list[int]) -> Message:
+        """Maps input slots, output slots and (CUDA) the flag; again after `detach`, at the same addresses."""
+        layouts = {name: Layout([leaf_from_json(leaf) for leaf in message[name]]) for name in ("inputs", "outputs")}
+        sizes = {name: layout.slot_bytes * message["slots"] for name, layout in layouts.items()}
+        sizes["flag"] = 4
+        for name, descriptor in zip(("inputs", "outputs", "flag"), descriptors, strict=False):
+            if name not in self._mappings:
+                writable = name != "inputs" or message["inputs_writable"]
+                self._mappings[name] = create_mapping(self._device, sizes[name], writable=writable)
+            self._mappings[name].attach(descriptor)
+        if not hasattr(self, "_inputs"):
+            self._input_tree = message["input_tree"]
+            self._output_tree = message["output_tree"]
+            self._inputs = Arena(self._mappings["inputs"].flat, layouts["inputs"], message["slots"])
+            self._outputs = Arena(self._mappings["outputs"].flat, layouts["outputs"], message["slots"])
+            self._arguments = [unflatten(self._input_tree, self._inputs.views(s)) for s in range(message["slots"])]
+            if self._role == "null":
+                self._fill = [torch.ones_like(view) for view in self._outputs.views(0)]
+        return {}
+
+    def do_detach(self, _: Message, __: list[int]) -> Message:
+        for mapping in self._mappings.values():
+            mapping.detach()
+        return self.do_trim({}, [])
+
+    def do_trim(self, _: Message, __: list[int]) -> Message:
+        gc.collect()
+        if self._device == "cuda":
+            torch.cuda.empty_cache()
+        return {}
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def do_turn(self, message: Message, _: list[int]) -> Message:
+        """`calls` times: forward on slot k, copy to output slot k.
+
+        Gated: everything is enqueued behind the flag, "enqueued" is sent, and the device does the work once the judge
+        raises the flag. Open: the work begins at once.
+        """
+        calls, gate = message["calls"], message["gate"]
+        events: list[Any] = []
+        gc.collect()
+        gc.disable()
+        try:
+            if gate is not None:
+                wait_for_value(self._mappings["flag"].flat[:4], gate)
+            for slot in range(message["first"], message["first"] + calls):
+                self._call(slot, events if message["events"] else None)
+            if gate is not None:
+                self._channel.send({"enqueued": True})
+            self._synchronize()
+        finally:
+            gc.enable()
+        return {"event_ms": [start.elapsed_time(end) for start, end in events]}
+
+    def _call(self, slot: int, events: list[Any] | None) -> None:
+        views = self._outputs.views(slot)
+        if self._role == "null":
+            for view, value in zip(views, self._fill, strict=True):
+                view.copy_(value)
+            return
+        assert self._model is not None
+        with torch.no_grad():
+            if events is not None and self._device == "cuda":
+                start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                start.record()
+                outputs = self._apply(self._arguments[slot])
+                end.record()
+                events.append((start, end))
+            else:
+                outputs = self._apply(self._arguments[slot])
+            tensors = self._check(outputs)
+            for view, tensor in zip(views, tensors, strict=True):
+                view.copy_(tensor)
+
+    def _apply(self, arguments: Any) -> Any:
+        assert self._model is not None
+        if isinstance(arguments, dict):
+            return self._model(**arguments)
+        return self._model(*arguments)
+
+    def _check(self, outputs: Any) -> list[torch.Tensor]:
+        if isinstance(outputs, torch.Tensor) and self._output_tree == {"tensor": 0}:  # the usual case, fast
+            tensors = [outputs]
+        else:
+            tree, tensors = flatten(numbers_to_tensors(outputs, self._device))
+            if _shape_of(tree) != _shape_of(self._output_tree):
+                raise Mismatch("shape", f"expected an output of structure {_words(self._output_tree)}, found {_words(tree)}")
+        for index, (tensor, leaf) in enumerate(zip(tensors, self._outputs.layout.leaves, strict=True)):
+            if tensor.shape != leaf.shape:
+                raise Mismatch("shape", f"output {index}: expected shape {leaf.shape}, found {tuple(tensor.shape)}")
+            if tensor.dtype != leaf.torch_dtype:
+                raise Mismatch("dtype", f"output {index}: expected dtype {leaf.dtype}, found {tensor.dtype}")
+        return tensors
+
+    def do_measure_memory(self, _: Message, __: list[int]) -> Message:
+        """The allocator's peak over one forward call at slot 0, weights included; None on the CPU."""
+        gc.collect()
+        if self._device != "cuda":
+            self._call(0, None)
+            return {"peak_bytes": None}
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        assert self._model is not None
+        with torch.no_grad():
+            outputs = self._apply(self._arguments[0])
+            torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated()
+        del outputs
+        return {"peak_bytes": peak}
+
+    def _forward(self, inputs: Any) -> tuple[Any, float]:
+        import time
+
+        self._synchronize()
+        started = time.perf_counter()
+        with torch.no_grad():
+            outputs = self._apply(inputs)
+        self._synchronize()
+        return outputs, (time.perf_counter() - started) * 1e3
+
+    def _synchronize(self) -> None:
+        if self._device == "cuda":
+            torch.cuda.synchronize()
+
+
+def _shape_of(tree: Message) -> Any:
+    """The structure without constants' values and the list/tuple distinction, which no caller can rely on."""
+    ((kind, content),) = tree.items()
+    if kind in ("list", "tuple"):
+        return [_shape_of(item) for item in content]
+    if kind == "dict":
+        return {key: _shape_of(item) for key, item in content.items()}
+    return "tensor" if kind == "tensor" else content
+
+
+def _words(tree: Message) -> str:
+    return str(_shape_of(tree))[:200]
+
+
+def describe_error(error: BaseException) -> Message:
+    """What went wrong, in a form that the judge reads as text and as one of a few kinds."""
+    text = str(error)
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    kind, fatal = "runtime", False
+    lowered = text.lower()
+    if isinstance(error, Mismatch):
+        kind = error.kind
+    elif isinstance(error, models.NoModelError | SyntaxError):
+        kind = "load"
+    elif any(_is_compile_error(link) for link in chain):
+        kind = "compile"
+    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in lowered:
+        kind = "memory"
+    elif any(words in lowered for words in ("illegal memory access", "misaligned address", "illegal address")):
+        kind, fatal = "access", True
+    elif type(error).__name__ == "AcceleratorError" or "unspecified launch failure" in lowered:
+        kind, fatal = "access" if "launch failure" in lowered else "runtime", True
+    detail = "".join(traceback.format_exception(error))
+    for link in chain:
+        if isinstance(link, subprocess.CalledProcessError):
+            for stream in (link.stderr, link.stdout):
+                if stream:
+                    detail += "\n" + (stream if isinstance(stream, str) else stream.decode(errors="replace"))
+    return {
+        "kind": kind, "fatal": fatal, "type": type(error).__name__,
+        "message": text.strip().split("\n")[0][:500] or type(error).__name__, "detail": _bounded(detail),
+    }  # fmt: skip
+
+
+def _is_compile_error(error: BaseException) -> bool:
+    name, module = type(error).__name__, type(error).__module__
+    return (
+        "Error building extension" in str(error)
+        or module.startswith(("triton.compiler", "triton.runtime.errors"))
+        or name in ("CompilationError", "CompileError", "CompileException", "NVRTCError")
+        or (isinstance(error, subprocess.CalledProcessError) and _is_compiler(error.cmd))
+        or "NVRTC" in str(error)
+    )
+
+
+def _is_compiler(command: Any) -> bool:
+    words = command.split() if isinstance(command, str) else [str(word) for word in command or [""]]
+    return os.path.basename(words[0] if words else "") in {
+        "cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", "ninja", "make", "c99", "icx", "hipcc",
+    }  # fmt: skip
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= _DETAIL_BYTES:
+        return text
+    half = _DETAIL_BYTES // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

@@ -1,0 +1,330 @@
+"""The fork server: one single-threaded process with torch imported, from which every runner is forked.
+
+A new interpreter needs seconds to import torch; a fork needs a few hundredths. The zygote is forked from the judge before
+the judge has a seed, a job or a CUDA context, and it keeps no descriptor but its own socket. It must never import
+`torch.utils.cpp_extension` nor touch CUDA: either would poison CUDA in every child.
+
+A runner in a pid namespace is that namespace's second process: its init only waits, and dies with all below it.
+Without root a runner is a new interpreter in bubblewrap where that is installed (`namespace`), else a plain fork
+(`same-uid`), and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from . import confine
+from .wire import Channel, ClosedError, Message, pair
+
+_REAP_S = 30.0
+
+
+class Zygote:
+    """The judge's handle on the fork server; a context manager."""
+
+    def __init__(self, channel: Channel, pid: int) -> None:
+        self._channel = channel
+        self._pid = pid
+
+    @classmethod
+    def start(cls, root: str) -> Zygote:
+        """Forks the server. `root` is the judge's private folder; scratch folders are made below it."""
+        ours, theirs = pair()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                confine.die_with_parent()
+                _close_all_but({0, 1, 2, theirs.fileno()})
+                _Server(Channel(theirs), root).serve()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        theirs.close()
+        return cls(Channel(ours), pid)
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+    def new_scratch(self, role: str, uid: int | None, nbytes: int) -> str:
+        """An empty scratch folder for a role, of at most `nbytes` (where a tmpfs can be had), in place of its last one."""
+        return str(self._ask({"op": "scratch", "role": role, "uid": uid, "bytes": nbytes})["path"])
+
+    def spawn(self, request: Message, sock: socket.socket, output: int) -> Message:
+        """Starts a runner with one end of a socket and a pipe for what it prints; returns its pid and isolation."""
+        return self._ask({"op": "spawn", **request}, (sock.fileno(), output))
+
+    def reap(self, pid: int, uid: int | None, *, grace_s: float) -> int:
+        """Waits `grace_s` for a runner to end by itself, kills what is left of its tree, returns its exit status.
+
+        Negative is the number of the signal that ended it, as in subprocess.
+        """
+        return int(self._ask({"op": "reap", "pid": pid, "uid": uid, "grace_s": grace_s})["status"])
+
+    def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
+        self._channel.send(request, descriptors)
+        answer = self._channel.receive(timeout_s=120.0)
+        if "error" in answer:
+            raise RuntimeError(f"the fork server failed: {answer['error']}")
+        return answer
+
+
+def _close_all_but(keep: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+class _Server:
+    def __init__(self, channel: Channel, root: str) -> None:
+        self._channel = channel
+        self._scratch_root = os.path.join(root, "scratch")
+        self._scratch_uids: dict[str, int | None] = {}
+        self._scratch_mounted: set[str] = set()
+        self._is_root = os.geteuid() == 0
+        self._private_mounts = False
+        self._missing: list[str] = []
+        self._waits: dict[int, int] = {}
+        """Process to kill (the init of a pid namespace, or the runner) -> our child to wait for."""
+
+    def serve(self) -> None:
+        gc.disable()
+        gc.freeze()  # children do not copy the pages of what was imported
+        os.makedirs(self._scratch_root, mode=0o711, exist_ok=True)
+        os.chmod(self._scratch_root, 0o711)
+        if self._is_root:
+            self._private_mounts = self._set_up_mounts()
+        operations = {"scratch": self._new_scratch, "spawn": self._spawn, "reap": self._reap}
+        while True:
+            try:
+                request, descriptors = self._channel.receive_with_descriptors()
+            except ClosedError:
+                return
+            try:
+                answer = operations[request["op"]](request, descriptors)
+            except Exception as e:  # the judge must hear of it, whatever it is
+                answer = {"error": f"{type(e).__name__}: {e}"}
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._channel.send(answer)
+
+    def _set_up_mounts(self) -> bool:
+        """Once, for all runners: other people's files hidden, the rest read-only."""
+        if not confine.private_mounts():
+            self._missing.append("mount namespace: not permitted here; the file system is shared, writable where it is")
+            return False
+        try:
+            keep = confine.needed_paths([os.path.dirname(os.path.abspath(__file__)), self._scratch_root])
+            confine.hide(confine.PRIVATE_FOLDERS, keep)
+            confine.make_read_only("/")
+            confine.mount("tmpfs", self._scratch_root, "tmpfs", 0, "size=1m,mode=0711")
+            for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+                if os.path.ismount(folder):
+                    confine.make_read_only(folder, read_only=False)
+        except OSError as e:
+            self._missing.append(f"read-only file system: {e}")
+        return True
+
+    # -- scratch ------------------------------------------------------------------------------------------------------
+
+    def _new_scratch(self, request: Message, _: list[int]) -> Message:
+        path = os.path.join(self._scratch_root, request["role"])
+        uid = request["uid"]
+        self._wipe(path)
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        if uid is not None and self._private_mounts:
+            confine.mount_scratch(path, uid, request["bytes"])
+            self._scratch_mounted.add(path)
+        elif uid is not None:
+            os.chown(path, uid, uid)
+        self._scratch_uids[path] = uid
+        return {"path": path}
+
+    def _wipe(self, path: str) -> None:
+        uid = self._scratch_uids.pop(path, None)
+        if path in self._scratch_mounted:
+            confine.unmount(path)
+            self._scratch_mounted.remove(path)
+        elif uid is not None:
+            confine.wipe_as(uid, [path])
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        if uid is not None:  # what a job left where everyone may write
+            confine.wipe_as(uid, ["/tmp", "/var/tmp", "/dev/shm"])
+
+    # -- spawn --------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, request: Message, descriptors: list[int]) -> Message:
+        sock, output = descriptors
+        status_in, status_out = os.pipe()
+        bwrap = None if self._is_root else shutil.which("bwrap")
+        if bwrap is not None:
+            child = self._start_bubblewrap(bwrap, request, sock, output, status_out)
+        else:
+            child = os.fork()
+            if child == 0:
+                self._child(request, sock, output, status_out)  # does not return
+        os.close(status_out)
+        with os.fdopen(status_in) as lines:
+            first = lines.readline()
+            init = int(first) if first.strip().isdigit() else None
+            report = lines.readline() if init is not None else first
+        if not report:
+            _, status = os.waitpid(child, 0)
+            raise RuntimeError(f"a runner could not be confined (status {os.waitstatus_to_exitcode(status)})")
+        isolation = json.loads(report)
+        isolation["missing"] = self._missing + isolation["missing"]
+        if bwrap is not None:
+            isolation["namespaces"] = ["user", "mount", "ipc", "uts", "network", "pid"]
+        pid = child if init is None else init
+        self._waits[pid] = child
+        return {"pid": pid, "isolation": isolation}
+
+    def _child(self, request: Message, sock: int, output: int, status: int) -> None:
+        """In the forked child: leave namespaces, then become the runner, or its init and the runner below that."""
+        code = 1
+        try:
+            _close_all_but({0, 1, 2, sock, output, status})
+            confine.die_with_parent()
+            isolation = confine.Isolation()
+            if self._is_root:
+                self._leave_namespaces(isolation)
+            if "pid" in isolation.namespaces:
+                init = os.fork()
+                if init != 0:
+                    os.write(status, f"{init}\n".encode())
+                    code = _wait_as(init, [sock, output, status])
+                    return
+                confine.die_with_parent()
+                if "mount" in isolation.namespaces:
+                    confine.mount_proc()
+                runner = os.fork()
+                if runner != 0:
+                    code = _wait_as(runner, [sock, output, status])
+                    return
+            become_runner(request, sock, output, status, isolation)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _leave_namespaces(self, isolation: confine.Isolation) -> None:
+        for name in ("mount", "ipc", "uts", "network", "pid"):
+            if name == "mount" and not self._private_mounts:
+                continue
+            if confine.unshare(name):
+                isolation.namespaces.append(name)
+            else:
+                isolation.missing.append(f"{name} namespace: not permitted here")
+
+    def _start_bubblewrap(self, bwrap: str, request: Message, sock: int, output: int, status: int) -> int:
+        keep = confine.needed_paths([os.path.dirname(os.path.abspath(__file__))])
+        command = [bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        if "--disable-userns" in subprocess.run([bwrap, "--help"], capture_output=True, text=True, check=False).stdout:
+            command.append("--disable-userns")
+        command += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        for name in sorted(os.listdir("/dev")):
+            if name.startswith("nvidia"):
+                command += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
+        home = os.path.expanduser("~")
+        hidden = {folder for folder in (*confine.PRIVATE_FOLDERS, home) if os.path.isdir(folder)} - {"/dev/mqueue", "/"}
+        for folder in sorted(hidden):
+            command += ["--size", str(1 << 30), "--tmpfs", folder]
+        for folder in keep:
+            if any(folder != hide and folder.startswith(hide.rstrip("/") + "/") for hide in hidden):
+                command += ["--ro-bind", folder, folder]
+        scratch = request["rules"]["scratch"]
+        command += ["--bind", scratch, scratch, "--chdir", scratch, "--clearenv"]
+        for name, value in {**os.environ, "PATH": os.environ.get("PATH", os.defpath)}.items():
+            command += ["--setenv", name, value]
+        boot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot.py")
+        arguments = json.dumps({"request": request, "sock": sock, "output": output, "status": status})
+        command += ["--", sys.executable, "-I", boot, "runner", arguments]
+        # Started with an empty environment: /proc/1/environ inside shows the launcher's.
+        child = os.fork()
+        if child == 0:
+            try:
+                for descriptor in (sock, output, status):
+                    os.set_inheritable(descriptor, True)
+                os.execve(bwrap, command, {})
+            finally:
+                os._exit(1)
+        return child
+
+    # -- reap ---------------------------------------------------------------------------------------------------------
+
+    def _reap(self, request: Message, _: list[int]) -> Message:
+        pid = request["pid"]
+        child = self._waits.pop(pid)
+        status = _wait_until(child, time.monotonic() + request["grace_s"])
+        if status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            status = _wait_until(child, time.monotonic() + _REAP_S)
+        if request["uid"] is not None:
+            confine.kill_all_of(request["uid"])
+        if status is None:
+            raise TimeoutError(f"process {pid} did not die within {_REAP_S:.0f} s of SIGKILL")
+        return {"status": status}
+
+
+def become_runner(
+    request: Message, sock: int, output: int, status: int, isolation: confine.Isolation
+) -> None:
+    """Turns this process into the runner of `request` and serves until its socket closes."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.chdir(request["rules"]["scratch"])
+    os.environ.update(request["environment"])
+    confine.restrict(confine.Rules(**request["rules"]), isolation)
+    os.write(status, (json.dumps(isolation.to_json()) + "\n").encode())
+    os.close(status)
+
+    from .runner.serve import serve
+
+    serve(Channel(socket.socket(fileno=sock)), request)
+
+
+def _wait_as(child: int, close: list[int]) -> int:
+    """Waits for `child`, reaping orphans meanwhile; its exit code, 128 + signal when a signal ended it."""
+    for descriptor in close:
+        os.close(descriptor)
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _wait_until(child: int, deadline: float) -> int | None:
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code <= 128 else 128 - code
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.002)

@@ -1,0 +1,82 @@
+"""Warm evaluators, one for each set of rules and shared by all tests of a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbenv.evaluator import Evaluator
+from kbenv.protocol import Protocol, get_protocol
+
+SECRET = "KBENV_TEST_SECRET"
+
+GetEvaluator = Callable[..., Evaluator]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    gpu_items = [
+        item for item in items if item.get_closest_marker("gpu") and Path(__file__).parent in item.path.parents
+    ]
+    if not gpu_items:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def make_protocol(rules: str) -> Protocol:
+    """The `verified` protocol ("full"), or the same with a short clock ("brisk"), or with tight limits too ("tight").
+
+    Nothing that decides about correctness differs.
+    """
+    protocol = get_protocol("verified")
+    if rules == "full":
+        return protocol
+    timing = protocol.timing.model_copy(
+        update={
+            "warmup_calls": 1,
+            "timed_calls": 4,
+            "runner_pairs": 2,
+            "turns_per_pair": 4,
+            "single_call_turns": 4,
+            "bootstrap_resamples": 200,
+        }
+    )
+    protocol = protocol.model_copy(update={"timing": timing})
+    if rules == "tight":
+        limits = protocol.limits.model_copy(
+            update={
+                "build_s": 20.0,
+                "call_s": 5.0,
+                "job_s": 90.0,
+                "host_memory_bytes": 4 << 30,
+                "scratch_bytes": 1 << 30,
+            }
+        )
+        protocol = protocol.model_copy(update={"limits": limits})
+    return protocol
+
+
+@pytest.fixture(scope="session")
+def get_evaluator() -> Iterator[GetEvaluator]:
+    """`get_evaluator(rules, device="cpu", **options)`: see `make_protocol`. A secret lies in the host's environment."""
+    evaluators: dict[Any, Evaluator] = {}
+    os.environ[SECRET] = f"{SECRET} must not be seen"
+    with ExitStack() as stack:
+
+        def get(rules: str, device: str = "cpu", **options: Any) -> Evaluator:
+            key = (rules, device, *sorted(options.items()))
+            if key not in evaluators:
+                evaluator = Evaluator(protocol=make_protocol(rules), device=device, sandbox="process", **options)
+                evaluators[key] = stack.enter_context(evaluator)
+            return evaluators[key]
+
+        yield get
+    os.environ.pop(SECRET, None)

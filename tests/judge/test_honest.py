@@ -1,0 +1,66 @@
+"""Every file in tests/honest is credited, whatever it looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbenv.verdict import Verdict
+from tests.judge.corpus import Case, load_cases, name_of
+
+HONEST = load_cases("honest")
+CUDA_HONEST = load_cases("honest/cuda")
+UNDER_THE_FULL_PROTOCOL = ("c_openmp_ctypes", "weights_packed_once", "output_transposed_strides")
+
+
+def as_parameters(cases: list[Case]) -> list:
+    return [
+        pytest.param(case, id=name_of(case), marks=[pytest.mark.slow] if case.constants.get("SLOW") else [])
+        for case in cases
+    ]
+
+
+def assert_credited(verdict: Verdict) -> None:
+    assert verdict.credited, (
+        f"{verdict.status}: {verdict.message}\n{verdict.detail or ''}\n{(verdict.output or '')[-2000:]}"
+    )
+    assert verdict.speedup is not None
+    assert verdict.speedup.low <= verdict.speedup.value <= verdict.speedup.high
+
+
+@pytest.mark.parametrize("case", as_parameters(HONEST))
+def test_an_honest_submission_is_credited(case, get_evaluator):
+    assert_credited(get_evaluator("brisk").evaluate(case.problem, case.source))
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=name_of(c)) for c in HONEST if name_of(c) in UNDER_THE_FULL_PROTOCOL]
+)
+def test_an_honest_submission_is_credited_under_the_full_protocol(case, get_evaluator):
+    assert_credited(get_evaluator("full").evaluate(case.problem, case.source))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", as_parameters(CUDA_HONEST))
+def test_an_honest_cuda_submission_is_credited(case, get_evaluator):
+    assert_credited(get_evaluator("brisk", "cuda:0").evaluate(case.problem, case.source))
+
+
+@pytest.mark.gpu
+def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluator):
+    case = next(case for case in CUDA_HONEST if name_of(case) == "item_in_forward")
+    assert get_evaluator("brisk", "cuda:0").evaluate(case.problem, case.source).clock == "judge-open"
+
+
+def test_a_rewrite_by_algebra_may_be_more_than_ten_times_faster(get_evaluator):
+    case = next(case for case in HONEST if name_of(case) == "rewrite_by_algebra")
+    verdict = get_evaluator("brisk").evaluate(case.problem, case.source)
+    assert verdict.speedup is not None
+    assert verdict.speedup.value > 10
+
+
+def test_the_verdict_says_how_the_weights_came_to_agree(get_evaluator):
+    ways = {name_of(case): case for case in HONEST}
+    evaluate = get_evaluator("brisk").evaluate
+    packed, buffers = ways["weights_packed_once"], ways["workspace_cached"]
+    assert evaluate(packed.problem, packed.source).weights == "seed"
+    assert evaluate(buffers.problem, buffers.source).weights == "state_dict"

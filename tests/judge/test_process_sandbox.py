@@ -1,0 +1,237 @@
+"""The process sandbox holds: a submission sees nothing that it should not, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kbenv.verdict import Status, Verdict
+from tests.judge.conftest import SECRET
+from tests.judge.corpus import TESTS, Case, load_case
+
+RELU = "core/level1/relu"
+HONEST = load_case(TESTS / "statuses" / "passed.py")
+DISTURBANCES = (
+    "statuses/illegal_access.py",
+    "exploits/i6_infinite_loop_in_c.py",
+    "exploits/i6_stop_itself.py",
+    "exploits/i6_fork_bomb.py",
+    "exploits/i6_grandchildren.py",
+    "exploits/i6_memory_hog.py",
+    "exploits/i6_disk_filler.py",
+    "exploits/i5_plant_modules.py",
+    "exploits/i4_oversized_frame.py",
+    "exploits/i13_kill_parent.py",
+)
+
+
+def exploit(name: str) -> Case:
+    return load_case(TESTS / "exploits" / f"{name}.py")
+
+
+def run_inside(get_evaluator, code: str) -> dict:
+    """Runs `code` in a submission's forward; what it leaves in the dict `seen` comes back."""
+    body = textwrap.indent(textwrap.dedent(code), " " * 8)
+    source = (
+        "import json\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+        "    def forward(self, x):\n        seen = {}\n"
+        f"{body}\n        print('SEEN', json.dumps(seen), flush=True)\n        raise RuntimeError('that is all')\n"
+    )
+    verdict = get_evaluator("tight").evaluate(RELU, source)
+    assert verdict.status is Status.RUNTIME_ERROR, verdict.message
+    line = next(line for line in (verdict.output or "").splitlines() if line.startswith("SEEN "))
+    return json.loads(line.removeprefix("SEEN "))
+
+
+def processes_of(uid: int) -> list[str]:
+    """Live processes whose real uid is `uid`, from the host's /proc."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            facts = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
+        except OSError:
+            continue
+        if int(facts["Uid"].split()[0]) == uid and not facts["State"].strip().startswith("Z"):
+            found.append(f"{folder.name} {facts['Name'].strip()}")
+    return found
+
+
+def isolation_of(verdict: Verdict):
+    assert verdict.isolation is not None
+    return verdict.isolation
+
+
+@pytest.mark.parametrize("name", DISTURBANCES)
+def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
+    case = load_case(TESTS / name)
+    evaluator = get_evaluator("tight")
+    disturbed = evaluator.evaluate(case.problem, case.source)
+    uid = isolation_of(disturbed).uid
+    if uid is not None:
+        assert processes_of(uid) == []
+    verdict = evaluator.evaluate(HONEST.problem, HONEST.source)
+    assert verdict.credited, verdict.message
+    assert "PLANTED" not in (verdict.output or "")
+
+
+def test_daemons_of_a_submission_are_gone_when_its_verdict_comes(get_evaluator):
+    case = exploit("i6_grandchildren")
+    uid = isolation_of(get_evaluator("tight").evaluate(case.problem, case.source)).uid
+    if uid is None:
+        pytest.skip("no uid of the submission's own here: nothing tells its processes from ours")
+    assert processes_of(uid) == []
+
+
+def test_a_timeout_comes_in_time(get_evaluator):
+    case = exploit("i6_infinite_loop_in_c")
+    started = time.monotonic()
+    verdict = get_evaluator("tight").evaluate(case.problem, case.source)
+    assert verdict.status is Status.TIMEOUT
+    assert time.monotonic() - started < 30
+
+
+def test_scratch_of_one_job_is_not_seen_by_the_next(get_evaluator):
+    planted = run_inside(
+        get_evaluator,
+        """
+        import os, pathlib
+        for folder in {os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"], "/tmp", "/var/tmp", "/dev/shm"}:
+            try:
+                (pathlib.Path(folder) / "left-behind.txt").write_text("x")
+                seen[folder] = True
+            except OSError:
+                pass
+        """,
+    )
+    assert planted, "not even its own scratch was writable"
+    found = run_inside(
+        get_evaluator,
+        """
+        import os, pathlib
+        folders = {os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"], "/tmp", "/var/tmp", "/dev/shm"}
+        seen["left"] = [str(f) for folder in folders for f in pathlib.Path(folder).glob("left-behind.txt")]
+        """,
+    )
+    assert found["left"] == []
+
+
+def test_nothing_is_planted_on_the_host(get_evaluator):
+    for name in ("i6_plant_outside", "i5_plant_modules", "i4_pickle_frames"):
+        case = exploit(name)
+        get_evaluator("tight").evaluate(case.problem, case.source)
+    for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/dev/mqueue", "/"):
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        assert not {"kbenv-planted-by-submission", "kbenv-pickle-was-loaded", "sitecustomize.py"} & set(names)
+
+
+def test_no_secret_of_the_hosts_environment_reaches_a_submission(get_evaluator):
+    assert SECRET in os.environ
+    case = exploit("i2_environment")
+    verdict = get_evaluator("tight").evaluate(case.problem, case.source)
+    assert verdict.status is Status.RUNTIME_ERROR, verdict.output
+    environment = run_inside(get_evaluator, "import os\nseen.update(os.environ)")
+    assert not any(SECRET in name or SECRET in value for name, value in environment.items())
+    assert environment["HOME"] != os.environ.get("HOME")
+
+
+def test_the_judges_memory_and_environment_cannot_be_read(get_evaluator):
+    case = exploit("i2_read_judge")
+    verdict = get_evaluator("tight").evaluate(case.problem, case.source)
+    assert verdict.status is Status.RUNTIME_ERROR
+    assert "LEAK" not in (verdict.output or ""), verdict.output
+
+
+def test_there_is_no_network(get_evaluator):
+    case = exploit("i8_network")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answered = threading.Event()
+        listener.settimeout(0.2)
+        stop = threading.Event()
+
+        def accept() -> None:
+            while not stop.is_set():
+                try:
+                    listener.accept()[0].close()
+                    answered.set()
+                except TimeoutError:
+                    continue
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            source = case.source.replace("PORT = 0", f"PORT = {listener.getsockname()[1]}")
+            verdict = get_evaluator("tight").evaluate(case.problem, source)
+        finally:
+            stop.set()
+            thread.join()
+    assert not answered.is_set()
+    assert verdict.status is Status.RUNTIME_ERROR, verdict.output
+
+
+def test_a_submission_is_another_user_without_privileges(get_evaluator):
+    if os.geteuid() != 0:
+        pytest.skip("another uid needs root")
+    seen = run_inside(
+        get_evaluator,
+        """
+        import os
+        seen["uids"] = os.getresuid()
+        seen["gids"] = os.getresgid()
+        seen["groups"] = os.getgroups()
+        with open("/proc/self/status") as status:
+            facts = dict(line.split(":", 1) for line in status)
+        seen["capabilities"] = [int(facts[name], 16) for name in ("CapPrm", "CapEff", "CapAmb", "CapInh")]
+        seen["no_new_privs"] = facts["NoNewPrivs"].strip()
+        seen["seccomp"] = facts["Seccomp"].strip()
+        """,
+    )
+    assert 0 not in seen["uids"] + seen["gids"]
+    assert len(set(seen["uids"])) == 1
+    assert seen["groups"] == []
+    assert seen["capabilities"] == [0, 0, 0, 0]
+    assert seen["no_new_privs"] == "1"
+    assert seen["seccomp"] == "2"
+
+
+def test_a_submission_inherits_only_its_own_channel(get_evaluator):
+    seen = run_inside(
+        get_evaluator,
+        """
+        import os
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                seen[name] = os.readlink(f"/proc/self/fd/{name}")
+            except OSError:
+                pass
+        """,
+    )
+    sockets = [target for target in seen.values() if target.startswith("socket:")]
+    assert len(sockets) == 1
+    assert not any(target.startswith("/") and not target.startswith(("/dev/", "/proc/")) for target in seen.values())
+
+
+def test_isolation_is_full_for_root(get_evaluator):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    isolation = isolation_of(get_evaluator("tight").evaluate(HONEST.problem, HONEST.source))
+    if isolation.missing:
+        pytest.skip(f"this machine lacks: {'; '.join(isolation.missing)}")
+    assert isolation.sandbox == "process"
+    assert isolation.level == "full"
+    assert isolation.uid
+    assert isolation.seccomp
+
+
+def test_what_a_submission_prints_is_bounded(get_evaluator):
+    case = exploit("i9_fake_feedback")
+    evaluator = get_evaluator("tight")
+    verdict = evaluator.evaluate(case.problem, case.source)
+    assert verdict.output
+    assert len(verdict.output.encode()) <= evaluator.protocol.limits.output_bytes + 200

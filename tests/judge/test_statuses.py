@@ -1,0 +1,65 @@
+"""Each status is reached by a real submission, and the verdict says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbenv.verdict import Status, Verdict
+from tests.judge.corpus import Case, load_cases, name_of
+
+CASES = load_cases("statuses")
+CUDA_CASES = load_cases("statuses/cuda")
+
+
+def as_parameters(cases: list[Case]) -> list:
+    return [
+        pytest.param(case, id=name_of(case), marks=[pytest.mark.slow] if case.constants.get("SLOW") else [])
+        for case in cases
+    ]
+
+
+def evaluate(case: Case, get_evaluator, device: str = "cpu") -> Verdict:
+    rules = "brisk" if case.constants.get("SLOW") else "tight"
+    return get_evaluator(rules, device, **case.constants.get("OPTIONS", {})).evaluate(case.problem, case.source)
+
+
+def assert_as_expected(case: Case, verdict: Verdict) -> None:
+    text = f"{verdict.message}\n{verdict.detail or ''}"
+    assert verdict.status.value in case.expect, f"{verdict.status}: {text}"
+    assert case.constants.get("SAYS", "") in text
+    assert verdict.credited == (verdict.status is Status.PASSED)
+    assert verdict.message.strip()
+    assert "\n" not in verdict.message
+
+
+@pytest.mark.parametrize("case", as_parameters(CASES))
+def test_a_status_is_reached_by_a_real_submission(case, get_evaluator):
+    assert_as_expected(case, evaluate(case, get_evaluator))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", as_parameters(CUDA_CASES))
+def test_a_status_is_reached_by_a_real_cuda_submission(case, get_evaluator):
+    assert_as_expected(case, evaluate(case, get_evaluator, "cuda:0"))
+
+
+def test_an_answer_without_code_is_a_format_error_and_runs_nothing(get_evaluator):
+    verdict = get_evaluator("tight").format_error("core/level1/relu", "the answer holds no code block")
+    assert verdict.status is Status.FORMAT_ERROR
+    assert not verdict.credited
+    assert verdict.isolation is None
+
+
+def test_every_status_has_a_submission():
+    reached = {status for case in CASES for status in case.expect}
+    assert reached | {"FORMAT_ERROR"} == {status.value for status in Status}
+
+
+def test_a_wrong_value_comes_with_its_evidence(get_evaluator):
+    case = next(case for case in CASES if name_of(case) == "wrong_value")
+    verdict = evaluate(case, get_evaluator)
+    failed = [check for check in verdict.checks if check.passed is False]
+    assert len(failed) == 1
+    evidence = failed[0].evidence
+    assert evidence["max_abs_error"] > 0
+    assert 0 < evidence["mismatched"] <= evidence["elements"]

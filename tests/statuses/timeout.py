@@ -1,0 +1,14 @@
+"""TIMEOUT: sleeps in forward."""
+
+import time
+
+import torch
+
+PROBLEM = "core/level1/relu"
+EXPECT = ["TIMEOUT"]
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        time.sleep(3600)
+        return torch.relu(x)

@@ -1,0 +1,287 @@
+"""`kbenv run` from its arguments to its exit code, table and files, with a scripted judge."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kbenv.agents import Trajectory, Turn
+from kbenv.cli import main, run
+from kbenv.errors import ModelError, SandboxError
+from kbenv.verdict import Status, Verdict
+from tests.fakes import ScriptedEvaluator, make_verdict
+from tests.models import ScriptedModel, make_answer
+
+SCRIPT = '[[rule]]\nwhen = ""\nanswer = ["a.md", "b.md"]\n'
+Start = Callable[..., ScriptedEvaluator]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Puts a scripted evaluator in the place of the real one."""
+
+    def install(*verdicts: Verdict | Exception) -> ScriptedEvaluator:
+        evaluator = ScriptedEvaluator(verdicts)
+        options: dict[str, Any] = {}
+
+        def make(**given: Any) -> ScriptedEvaluator:
+            options.update(given)
+            evaluator.on_phase = given.pop("on_phase")
+            return evaluator
+
+        evaluator.options = options  # type: ignore[attr-defined]
+        monkeypatch.setattr("kbenv.evaluator.Evaluator", make)
+        return evaluator
+
+    return install
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> str:
+    for problem in ("core/level1/relu", "core/level1/softmax"):
+        folder = tmp_path / "answers" / problem
+        folder.mkdir(parents=True)
+        (folder / "script.toml").write_text(SCRIPT)
+        (folder / "a.md").write_text(make_answer(0))
+        (folder / "b.md").write_text(make_answer(1))
+    return f"replay:{tmp_path / 'answers'}"
+
+
+def arguments(tmp_path: Path, model: str, *more: str, problems: str = "core/level1/relu") -> list[str]:
+    return ["run", "--model", model, "--problems", problems, "--out", str(tmp_path / "run"), *more]
+
+
+def use_model(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
+    monkeypatch.setattr(run, "_open_litellm", lambda arguments: lambda problem: model)
+
+
+def test_a_complete_run_exits_with_zero_whatever_the_verdicts(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(Status.COMPILE_ERROR))
+    assert main(arguments(tmp_path, replay, "-n", "3")) == 0
+    out = capsys.readouterr().out
+    assert "core/level1/relu sample 0: WRONG_VALUE\n" in out
+    assert "core/level1/relu sample 1: PASSED 2x [1.9, 2.1]\n" in out
+    assert "credited 1/1 problems; 3 answers; 0 tokens; $0.0000;" in out
+    assert f"trajectories in {tmp_path / 'run'}" in out
+    assert len(list((tmp_path / "run").rglob("turn-000.json"))) == 3
+
+
+def test_the_table_shows_the_best_answer(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(make_verdict(speedup=2.0, memory=1.5), make_verdict(speedup=4.0, memory=1.0), make_verdict(Status.TIMEOUT))
+    main(arguments(tmp_path, replay, "-n", "3"))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " 2/3 " in line]
+    assert line.split() == ["core/level1/relu", "PASSED", "2/3", "4x", "[3.8,", "4.2]", "1.00", "1.00"]
+
+
+def test_a_second_run_goes_on_from_the_disk(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    main(arguments(tmp_path, replay, "-n", "2"))
+    again = start()
+    assert main(arguments(tmp_path, replay, "-n", "2")) == 0
+    assert again.sources == []
+    assert capsys.readouterr().out.count("(from disk)") == 2
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    use_model(monkeypatch, ScriptedModel([make_answer(), KeyboardInterrupt()]))
+    assert main(arguments(tmp_path, "some/model")) == 130
+    assert "run the same command again" in capsys.readouterr().err
+    rest = ScriptedModel([make_answer()])
+    use_model(monkeypatch, rest)
+    assert main(arguments(tmp_path, "some/model")) == 0
+    assert len(rest.asked) == 4
+
+
+def test_a_fault_on_one_problem_does_not_stop_the_others(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(SandboxError("the machine coughed"), make_verdict())
+    assert main(arguments(tmp_path, replay, "-n", "1", problems="core/level1/*")) == 3
+    out = capsys.readouterr().out
+    lines = [line.split()[:2] for line in out.splitlines()]
+    assert ["core/level1/relu", "FAULT"] in lines
+    assert ["core/level1/softmax", "PASSED"] in lines
+    assert "fault: core/level1/relu: the machine coughed" in out
+
+
+def test_a_fault_is_judged_again_on_the_next_run(tmp_path: Path, replay: str, start: Start) -> None:
+    start(SandboxError("the machine coughed"))
+    assert main(arguments(tmp_path, replay, "-n", "1")) == 3
+    start(make_verdict())
+    assert main(arguments(tmp_path, replay, "-n", "1")) == 0
+
+
+def test_a_spent_budget_ends_the_run_with_one_and_its_table(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    model = ScriptedModel([make_answer()])
+    use_model(monkeypatch, model)
+    assert main(arguments(tmp_path, "some/model", "--max-cost", "0.02")) == 1
+    said = capsys.readouterr()
+    assert "the budget is spent: $0.0200 of $0.0200" in said.err
+    assert "2 answers; 30 tokens; $0.0200;" in said.out
+    assert len(model.asked) == 2
+    # Under a larger budget the same run goes on, and counts what it spent before.
+    assert main(arguments(tmp_path, "some/model", "--max-cost", "0.04")) == 1
+    assert len(model.asked) == 4
+
+
+def test_a_model_that_fails_for_good_stops_the_run_with_three(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    use_model(monkeypatch, ScriptedModel([make_answer(), ModelError("some/model: AuthenticationError: no")]))
+    assert main(arguments(tmp_path, "some/model")) == 3
+    said = capsys.readouterr()
+    assert said.err == "kbenv: some/model: AuthenticationError: no\n"
+    assert "1 answers" in said.out
+
+
+def test_multi_turn_keeps_each_turn(tmp_path: Path, replay: str, start: Start) -> None:
+    evaluator = start(make_verdict(Status.WRONG_VALUE), make_verdict())
+    assert main(arguments(tmp_path, replay, "--agent", "multi-turn", "--turns", "2")) == 0
+    folder = tmp_path / "run" / "core" / "level1" / "relu" / "sample-0"
+    assert sorted(path.name for path in folder.iterdir()) == ["turn-000.json", "turn-001.json"]
+    assert len(evaluator.sources) == 2
+
+
+def test_the_options_reach_the_evaluator_and_the_reward(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluator = start(make_verdict(speedup=2.0))
+    more = ["--protocol", "kernelbench", "--precision", "bf16", "--device", "cpu", "--sandbox", "process"]
+    more += ["--backend", "cpp", "--require-custom-kernel", "--reward", "kevin", "-n", "1"]
+    assert main(arguments(tmp_path, replay, *more)) == 0
+    assert evaluator.options == {  # type: ignore[attr-defined]
+        "protocol": "kernelbench",
+        "precision": "bf16",
+        "device": "cpu",
+        "sandbox": "process",
+        "backend": "cpp",
+        "require_custom_kernel": True,
+    } | {"on_phase": evaluator.options["on_phase"]}  # type: ignore[attr-defined]
+    assert "2.30" in capsys.readouterr().out
+
+
+def test_the_evaluator_is_closed(tmp_path: Path, replay: str, start: Start) -> None:
+    evaluator = start()
+    main(arguments(tmp_path, replay, "-n", "1"))
+    assert evaluator.closed
+
+
+def test_another_configuration_in_the_same_directory_is_bad_usage(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    main(arguments(tmp_path, replay, "-n", "1"))
+    assert main(arguments(tmp_path, replay, "-n", "2")) == 2
+    assert "n was 1 and is now 2" in capsys.readouterr().err
+
+
+def test_problems_without_recorded_answers_are_left_out_and_named(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    assert main(arguments(tmp_path, replay, "-n", "1", problems="core/level1/*")) == 0
+    assert "left out: core/level1/layer_norm, core/level1/matmul" in capsys.readouterr().err
+    assert main(arguments(tmp_path, replay, "-n", "1", problems="core/level2/*")) == 2
+
+
+def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluator = start()
+    evaluator.protocol = evaluator.protocol.model_copy(update={"excluded": ("core/level1/relu",)})
+    assert main(arguments(tmp_path, replay)) == 0
+    assert "EXCLUDED" in capsys.readouterr().out
+    assert evaluator.sources == []
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["-n", "0"], "-n must be at least 1"),
+        (["--turns", "3"], "--turns belongs to --agent multi-turn"),
+        (["--agent", "multi-turn", "--turns", "0"], "--turns must be at least 1"),
+        (["--max-cost", "0"], "--max-cost must be above 0"),
+        (["--max-cost", "nan"], "--max-cost must be above 0"),
+        (["--max-tokens", "-5"], "--max-tokens must be at least 1"),
+    ],
+)
+def test_bad_numbers_are_one_line_and_exit_code_two(
+    tmp_path: Path, replay: str, more: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tmp_path, replay, *more)) == 2
+    err = capsys.readouterr().err
+    assert expected in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "problems", "expected"),
+    [
+        ("replay:/nowhere/at/all", "core/level1/relu", "/nowhere/at/all is none"),
+        ("replay:", "no/such/problem", "no problem matches"),
+    ],
+)
+def test_what_is_not_there_is_one_line_and_exit_code_two(
+    tmp_path: Path, start: Start, model: str, problems: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    assert main(arguments(tmp_path, model, problems=problems)) == 2
+    err = capsys.readouterr().err
+    assert expected in err
+    assert err.count("\n") == 1
+
+
+def test_an_out_that_cannot_be_written_is_bad_usage_before_anything_is_asked(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    model = ScriptedModel([make_answer()])
+    use_model(monkeypatch, model)
+    (tmp_path / "run").write_text("a file")
+    assert main(arguments(tmp_path, "some/model")) == 2
+    assert model.asked == []
+
+
+def make_rows() -> list[run._Row]:
+    def turn(verdict: Verdict, reward: float) -> Turn:
+        return Turn(0, 0, "", "", "", verdict, reward)
+
+    def row(problem: str, *turns: Turn, **more: Any) -> run._Row:
+        return run._Row(Trajectory(problem, "single-shot", "m", turns), **more)
+
+    return [
+        row("core/level2/matmul_bias_swish_row_max", turn(make_verdict(speedup=12.345, memory=1.5), 1.43)),
+        row("core/level3/conv_residual_block", turn(make_verdict(Status.NO_CUSTOM_KERNEL), 0.0)),
+        row("kernelbench/level1/100", turn(make_verdict(Status.ILLEGAL_ACCESS), 0.0)),
+        row("core/level1/relu", fault="the machine coughed"),
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_is_readable_at_any_width(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    run._print_table(console, make_rows())
+    text = console.export_text()
+    assert all(len(line) <= width for line in text.splitlines())
+    for whole in ("NO_CUSTOM_KERNEL", "ILLEGAL_ACCESS", "12.3x", "[11.7, 13]", "1.50", "1.43", "FAULT"):
+        assert whole in text, text
+    assert "…" not in text

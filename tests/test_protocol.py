@@ -1,0 +1,125 @@
+"""The presets' numbers, as published: a changed number is a changed protocol."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from kbenv.errors import UsageError
+from kbenv.protocol import (
+    DEFAULT_PROTOCOL,
+    OFF,
+    ON,
+    PRECISIONS,
+    PROTOCOLS,
+    TF32,
+    TORCH_DEFAULT,
+    Precision,
+    Protocol,
+    get_protocol,
+)
+
+
+def test_the_protocols_are_known_by_name() -> None:
+    assert set(PROTOCOLS) == {"kernelbench", "kernelbench-v0", "verified"}
+    assert DEFAULT_PROTOCOL == get_protocol().name == "verified"
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "tolerance"),
+    [
+        ("kernelbench", "fp32", 1e-4),
+        ("kernelbench", "bf16", 1e-2),
+        ("kernelbench", "fp16", 1e-2),
+        ("kernelbench-v0", "fp32", 1e-2),
+        ("kernelbench-v0", "bf16", 1e-2),
+        ("kernelbench-v0", "fp16", 1e-2),
+        ("verified", "fp32", 1e-3),
+        ("verified", "bf16", 1e-2),
+        ("verified", "fp16", 1e-2),
+    ],
+)
+def test_tolerances(name: str, precision: Precision, tolerance: float) -> None:
+    protocol = get_protocol(name, precision)
+    assert (protocol.name, protocol.precision) == (name, precision)
+    assert protocol.tolerance.absolute == protocol.tolerance.relative == tolerance
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_protocol_has_five_standard_trials_and_seed_42(name: str, precision: Precision) -> None:
+    protocol = get_protocol(name, precision)
+    assert (protocol.standard_trials, protocol.construction_seed) == (5, 42)
+    assert protocol.timing.statistic == "mean"
+    assert protocol.timing.warmup_calls == 3
+    assert protocol.timing.runner_pairs >= 3
+    assert protocol.timing.confidence == 0.95
+    assert protocol.require_custom_kernel is False
+
+
+@pytest.mark.parametrize("name", ["kernelbench", "kernelbench-v0"])
+def test_kernelbench_follows_upstream(name: str) -> None:
+    protocol = get_protocol(name)
+    assert protocol.drawing == "cpu"
+    assert protocol.hidden_inputs == ()
+    assert protocol.excluded == ()
+    assert protocol.memory is False
+    assert protocol.timing.timed_calls == 100
+
+
+def test_verified_follows_kernelbench_verified() -> None:
+    protocol = get_protocol("verified")
+    assert protocol.drawing == "device"
+    assert [(hidden.name, hidden.factor) for hidden in protocol.hidden_inputs] == [
+        ("D1", 1.0),
+        ("D2", 3.0),
+        ("D3", 0.01),
+        ("D4", -1.0),
+    ]
+    assert set(protocol.excluded) == {"kernelbench/level2/23", "kernelbench/level2/80", "kernelbench/level2/83"}
+    assert protocol.memory is True
+    assert protocol.timing.timed_calls == 10
+
+
+def test_tf32_flags() -> None:
+    assert TF32(matmul=False, conv=False, rnn=False) == OFF
+    assert TF32(matmul=True, conv=True, rnn=True) == ON
+    assert TF32(matmul=False, conv=True, rnn=True) == TORCH_DEFAULT
+    verified = get_protocol("verified").tf32
+    assert (verified.reference_correctness, verified.reference_timing, verified.submission) == (OFF, ON, ON)
+    upstream = get_protocol("kernelbench").tf32
+    assert {upstream.reference_correctness, upstream.reference_timing, upstream.submission} == {TORCH_DEFAULT}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_submission_starts_with_the_baselines_flags(name: str) -> None:
+    table = get_protocol(name).tf32
+    assert table.submission == table.reference_timing
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_default_limits(name: str) -> None:
+    limits = get_protocol(name).limits
+    assert (limits.build_s, limits.call_s, limits.call_factor, limits.job_s) == (300.0, 30.0, 50.0, 900.0)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_custom_kernel_rule_can_be_overridden(wanted: bool) -> None:
+    assert get_protocol("verified", require_custom_kernel=wanted).require_custom_kernel is wanted
+
+
+def test_unknown_names_are_refused_with_the_names_there_are() -> None:
+    with pytest.raises(UsageError, match="verified, kernelbench, kernelbench-v0; found 'strict'"):
+        get_protocol("strict")
+    with pytest.raises(UsageError, match="fp32, bf16, fp16; found 'fp8'"):
+        get_protocol("verified", "fp8")  # type: ignore[arg-type]
+    assert get_args(Precision) == PRECISIONS
+
+
+def test_a_protocol_is_frozen_and_survives_json() -> None:
+    protocol = get_protocol("verified")
+    assert Protocol.model_validate_json(protocol.model_dump_json()) == protocol
+    with pytest.raises(ValidationError, match="frozen"):
+        protocol.standard_trials = 1  # type: ignore[misc]

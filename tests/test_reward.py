@@ -1,0 +1,99 @@
+"""Rewards are pure, bounded where they say so, monotone in the speedup, and nothing for what is not credited."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbenv.errors import UsageError
+from kbenv.reward import REWARDS, correct, discounted, get_reward, kevin, verified
+from kbenv.verdict import Status
+from tests.fakes import make_verdict
+
+ratios = st.floats(min_value=1e-6, max_value=1e6)
+
+
+@pytest.mark.parametrize("name", REWARDS)
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASSED])
+def test_what_is_not_credited_gets_exactly_zero(name: str, status: Status) -> None:
+    assert REWARDS[name](make_verdict(status)) == 0.0
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_a_right_and_fast_source_without_custom_kernel_gets_zero(name: str) -> None:
+    assert REWARDS[name](make_verdict(Status.NO_CUSTOM_KERNEL, speedup=100.0)) == 0.0
+
+
+@pytest.mark.parametrize("name", REWARDS)
+@given(speedup=ratios, memory=ratios)
+def test_every_credited_verdict_gets_a_positive_number(name: str, speedup: float, memory: float) -> None:
+    reward = REWARDS[name](make_verdict(speedup=speedup, memory=memory))
+    assert isinstance(reward, float)
+    assert math.isfinite(reward)
+    assert reward > 0
+
+
+@given(speedup=ratios, memory=ratios)
+def test_verified_is_bounded(speedup: float, memory: float) -> None:
+    assert 0.05 <= verified(make_verdict(speedup=speedup, memory=memory)) <= 1.55
+
+
+@pytest.mark.parametrize("name", REWARDS)
+@given(first=ratios, second=ratios, memory=ratios)
+def test_rewards_never_fall_as_the_speedup_grows(name: str, first: float, second: float, memory: float) -> None:
+    slow, fast = sorted((first, second))
+    reward = REWARDS[name]
+    assert reward(make_verdict(speedup=slow, memory=memory)) <= reward(make_verdict(speedup=fast, memory=memory))
+
+
+@given(first=ratios, second=ratios, speedup=ratios)
+def test_verified_never_falls_as_the_memory_ratio_grows(first: float, second: float, speedup: float) -> None:
+    heavy, lean = sorted((first, second))
+    assert verified(make_verdict(speedup=speedup, memory=heavy)) <= verified(make_verdict(speedup=speedup, memory=lean))
+
+
+@pytest.mark.parametrize(
+    ("speedup", "expected"),
+    [(0.01, 0.1), (0.5, 0.25), (1.0, 0.5), (2.0, 0.75), (10.0, 1.3305), (16.0, 1.5), (1000.0, 1.5)],
+)
+def test_verified_has_the_documented_values(speedup: float, expected: float) -> None:
+    assert verified(make_verdict(speedup=speedup)) == pytest.approx(expected, abs=1e-4)
+    assert verified(make_verdict(speedup=speedup, memory=None)) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(0.0, 0.45), (0.5, 0.45), (2.0, 0.55), (8.0, 0.55)])
+def test_memory_is_a_small_term(ratio: float, expected: float) -> None:
+    assert verified(make_verdict(speedup=1.0, memory=ratio)) == pytest.approx(expected)
+
+
+def test_kevin_is_a_bonus_plus_the_speedup() -> None:
+    assert kevin(make_verdict(speedup=2.5)) == pytest.approx(2.8)
+
+
+def test_correct_is_one_whatever_the_speedup() -> None:
+    assert correct(make_verdict(speedup=0.1)) == correct(make_verdict(speedup=10.0)) == 1.0
+
+
+def test_discounted_sums_what_follows() -> None:
+    assert discounted([1.0, 0.0, 2.0]) == pytest.approx([1.0 + 0.16 * 2.0, 0.4 * 2.0, 2.0])
+    assert discounted([1.0, 1.0], gamma=1.0) == pytest.approx([2.0, 1.0])
+    assert discounted([3.0, 5.0], gamma=0.0) == [3.0, 5.0]
+    assert discounted([]) == []
+
+
+@given(st.lists(st.floats(-10, 10), max_size=8), st.floats(0, 1))
+def test_discounted_satisfies_its_formula(rewards: list[float], gamma: float) -> None:
+    expected = [sum(gamma ** (k - t) * rewards[k] for k in range(t, len(rewards))) for t in range(len(rewards))]
+    assert discounted(rewards, gamma) == pytest.approx(expected, abs=1e-9)
+
+
+def test_rewards_are_found_by_name() -> None:
+    assert get_reward("verified") is verified
+
+
+def test_an_unknown_reward_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(UsageError, match="verified, kevin, correct; found 'fast'"):
+        get_reward("fast")
