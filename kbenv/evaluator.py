@@ -1,4 +1,4 @@
-"""From a problem and a kernel source to a verdict: chooses device and sandbox, and keeps the judge warm between jobs."""
+"""From a problem and a kernel source to a verdict: chooses device and sandbox, keeps the judge warm between jobs."""
 
 from __future__ import annotations
 

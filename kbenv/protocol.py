@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -87,7 +88,9 @@ class Limits(_Frozen):
 
     build_s: float = 300.0
     call_s: float = 30.0
-    call_factor: float = Field(50.0, description="a call may take this many times the reference's, if that is longer")
+    call_factor: float = Field(
+        default=50.0, description="a call may take this many times the reference's, if that is longer"
+    )
     job_s: float = 900.0
     host_memory_bytes: int = 16 << 30
     scratch_bytes: int = 2 << 30
@@ -95,7 +98,7 @@ class Limits(_Frozen):
     processes: int = 256
     open_files: int = 1024
     output_bytes: int = 64 << 10
-    device_memory_bytes: int | None = Field(None, description="plan as if the device had only this much")
+    device_memory_bytes: int | None = Field(default=None, description="plan as if the device had only this much")
 
 
 class Protocol(_Frozen):
@@ -118,7 +121,7 @@ class Protocol(_Frozen):
     tf32: TF32Table
     timing: Timing
     memory: bool
-    limits: Limits = Limits()  # type: ignore[call-arg]
+    limits: Limits = Limits()
     require_custom_kernel: bool
     excluded: tuple[str, ...]
 
@@ -130,7 +133,7 @@ def _timing(warmup_calls: int, timed_calls: int) -> Timing:
         runner_pairs=4,
         turns_per_pair=5,
         statistic="mean",
-        target_turn_ms=4.0,
+        target_turn_ms=10.0,
         max_slots=192,
         cold_l2_multiple=3.0,
         single_call_below_ms=1.0,
@@ -148,9 +151,7 @@ def _kernelbench(precision: Precision, fp32_tolerance: float, name: str) -> Prot
         standard_trials=5,
         hidden_inputs=(),
         tolerance=Tolerance(absolute=tolerance, relative=tolerance),
-        tf32=TF32Table(
-            reference_correctness=TORCH_DEFAULT, reference_timing=TORCH_DEFAULT, submission=TORCH_DEFAULT
-        ),
+        tf32=TF32Table(reference_correctness=TORCH_DEFAULT, reference_timing=TORCH_DEFAULT, submission=TORCH_DEFAULT),
         timing=_timing(warmup_calls=3, timed_calls=100),
         memory=False,
         require_custom_kernel=False,
@@ -176,7 +177,7 @@ def _verified(precision: Precision) -> Protocol:
     )
 
 
-_PRESETS = {
+_PRESETS: dict[str, Callable[[Precision], Protocol]] = {
     "verified": _verified,
     "kernelbench": lambda precision: _kernelbench(precision, 1e-4, "kernelbench"),
     "kernelbench-v0": lambda precision: _kernelbench(precision, 1e-2, "kernelbench-v0"),

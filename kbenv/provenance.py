@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from typing import Literal
 
 Backend = Literal["auto", "cuda", "triton", "cpp", "c"]
@@ -47,11 +48,15 @@ def detect_backend(source: str) -> str:
 def _without_comments(source: str) -> str:
     """Docstrings and comments removed by a round trip through the syntax tree; the source itself if it has none."""
     try:
-        tree = ast.parse(source.removeprefix("\ufeff"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a source's invalid escapes are its own affair
+            tree = ast.parse(source.removeprefix("\ufeff"))
+        for node in ast.walk(tree):
+            match node:
+                case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if ast.get_docstring(
+                    node
+                ):
+                    node.body = [*node.body[1:], ast.Pass()]
+        return ast.unparse(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a long sum nests deeper than `unparse` can follow
         return source
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if ast.get_docstring(node, clean=False) is not None:
-                node.body = [*node.body[1:], ast.Pass()]
-    return ast.unparse(tree)

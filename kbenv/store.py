@@ -24,6 +24,10 @@ RUN_FILE = "run.json"
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
+class StoreError(OSError):
+    """The run can no longer be written: the disk is full, or the directory is gone or read-only."""
+
+
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -112,11 +116,16 @@ class Store:
         """Write the turn in place of what was stored for it.
 
         Raises:
-            OSError: the disk is full, or the directory is no longer writable.
+            StoreError: it cannot be written.
         """
         path = self._path(turn.problem, turn.sample, turn.index)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, turn)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, turn)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {path}: {error.strerror}; make room, then run the same command again"
+            ) from error
 
     def cost_usd(self) -> float | None:
         """What all answers on disk have cost together; None when one of them has no known cost."""

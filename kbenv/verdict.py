@@ -175,9 +175,11 @@ class Verdict(_Frozen):
     measurement: Measurement | None = None
     memory: Memory | None = None
     checks: tuple[Check, ...] = ()
-    flags: tuple[str, ...] = Field((), description="observations that decide nothing alone, one line each")
-    tf32: dict[str, dict[str, str] | None] = Field({}, description="what PyTorch reported per phase and runner")
-    device_memory: dict[str, int] | None = Field(None, description="need_bytes and have_bytes of the memory plan (GPU)")
+    flags: tuple[str, ...] = Field(default=(), description="observations that decide nothing alone, one line each")
+    tf32: dict[str, dict[str, str] | None] = Field(default={}, description="what PyTorch reported per phase and runner")
+    device_memory: dict[str, int] | None = Field(
+        default=None, description="need_bytes and have_bytes of the memory plan (GPU)"
+    )
     weights: Literal["state_dict", "seed", "none"] | None = None
     reference_random: bool = False
     seeds: dict[str, JsonValue] = {}

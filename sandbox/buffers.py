@@ -148,8 +148,6 @@ class _CudaRange:
     """A reserved address range that physical memory is mapped into."""
 
     def __init__(self, nbytes: int, *, writable: bool) -> None:
-        torch.cuda.init()
-        torch.cuda.current_stream()
         torch.empty(1, device="cuda")  # makes the primary context current for the driver calls below
         self.nbytes = _whole_granules(nbytes)
         self.pointer = _check(_driver().cuMemAddressReserve(self.nbytes, 0, 0, 0))

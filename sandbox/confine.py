@@ -98,7 +98,7 @@ def private_mounts() -> bool:
 
 
 def needed_paths(extra: Iterable[str]) -> list[str]:
-    """Folders that a runner must be able to read, wherever they are: the interpreter, its packages, tools, libraries."""
+    """Folders that a runner must be able to read, wherever they lie: interpreter, packages, tools, libraries."""
     environment = [os.environ.get(name, "") for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CPATH")]
     found = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path, *extra]
     found += [folder for value in environment for folder in value.split(":")]

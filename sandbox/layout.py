@@ -1,11 +1,12 @@
 """How nested arguments and outputs lie in a slot, and slots in an arena.
 
-A tree of lists, tuples and dicts with tensors at its leaves is described by JSON and a list of `Leaf`; an arena is one flat
-buffer of equal slots, so that a turn's inputs are filled, and its outputs taken, by a single copy.
+A tree of lists, tuples and dicts with tensors at its leaves is described by JSON and a list of `Leaf`; an arena is
+one flat buffer of equal slots, so that a turn's inputs are filled, and its outputs taken, by a single copy.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,12 @@ def leaf_from_json(data: Any) -> Leaf:
         numbers = [*shape, *strides]
     except (TypeError, KeyError) as e:
         raise ValueError(f"not a tensor's description: {data!r:.80}") from e
-    if dtype not in _DTYPES or len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in numbers):
+    if (
+        not isinstance(dtype, str)
+        or dtype not in _DTYPES
+        or len(shape) != len(strides)
+        or not all(type(n) is int and n >= 0 for n in numbers)
+    ):
         raise ValueError(f"not a tensor's description: {data!r:.80}")
     return Leaf(tuple(shape), tuple(strides), dtype)
 
@@ -107,9 +113,13 @@ def flatten(value: Any) -> tuple[Tree, list[torch.Tensor]]:
             if not all(isinstance(key, str) for key in node):
                 raise UnsupportedError("only dicts with string keys are supported")
             return {"dict": {key: walk(item) for key, item in node.items()}}
+        if isinstance(node, float) and not math.isfinite(node):
+            return {"float": str(node)}
         if node is None or isinstance(node, bool | int | float | str):
             return {"constant": node}
-        raise UnsupportedError(f"a value of type {type(node).__name__} cannot be passed; use tensors, numbers, lists, dicts")
+        raise UnsupportedError(
+            f"a value of type {type(node).__name__} cannot be passed; use tensors, numbers, lists, dicts"
+        )
 
     return walk(value), tensors
 
@@ -123,6 +133,8 @@ def unflatten(tree: Tree, tensors: Sequence[torch.Tensor]) -> Any:
         return {key: unflatten(item, tensors) for key, item in content.items()}
     if kind == "constant":
         return content
+    if kind == "float":
+        return float(content)
     items = [unflatten(item, tensors) for item in content]
     return items if kind == "list" else tuple(items)
 

@@ -53,7 +53,8 @@ def _program(machine: str, *, deny_network: bool) -> list[tuple[int, int, int, i
         program += [(_JUMP_GE, 0, 1, 0x40000000), (_RETURN, 0, 0, _EPERM)]
     for number in (_DENIED[machine] | _COMMON).values():
         program += [(_JUMP_EQ, 0, 1, number), (_RETURN, 0, 0, _EPERM)]
-    # clone3's flags lie in memory, out of BPF's sight: without it the C library falls back to clone, whose flags do not.
+    # clone3's flags lie in memory, out of BPF's sight: without it the C library falls back to clone, whose flags do
+    # not.
     program += [(_JUMP_EQ, 0, 1, _CLONE3), (_RETURN, 0, 0, _ENOSYS)]
     program += [(_JUMP_EQ, 0, 3, _CLONE[machine]), (_LOAD, 0, 0, _OFFSET_ARG0)]
     program += [(_JUMP_SET, 0, 1, _CLONE_NEWUSER), (_RETURN, 0, 0, _EPERM), (_LOAD, 0, 0, _OFFSET_NUMBER)]

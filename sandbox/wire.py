@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import json
+import math
 import select
 import socket
 import struct
@@ -50,7 +51,8 @@ class Channel:
         self._socket = sock
         self._max_frame_bytes = max_frame_bytes
         self.spin = spin
-        self._received = bytearray()  # what came of a frame before a deadline is kept
+        self._received = bytearray()  # what came of a frame before a deadline is kept, and
+        self._descriptors: list[int] = []  # the descriptors that came with it
         sock.setblocking(False)
 
     def fileno(self) -> int:
@@ -79,24 +81,19 @@ class Channel:
 
     def receive(self, timeout_s: float | None = None) -> Message:
         """Receives one frame; descriptors sent along are closed by the kernel."""
-        return self._receive(timeout_s, take_descriptors=False)[0]
+        return self._receive(timeout_s, take_descriptors=False)
 
     def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
         """Receives one frame and the descriptors that came with it (the caller owns them)."""
-        return self._receive(timeout_s, take_descriptors=True)
-
-    def _receive(self, timeout_s: float | None, *, take_descriptors: bool) -> tuple[Message, list[int]]:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        descriptors: list[int] = []
-        while (body := self._take_frame()) is None:
-            self._read_some(deadline, descriptors if take_descriptors else None)
-        try:
-            message = json.loads(body)
-        except (ValueError, RecursionError) as e:
-            raise MalformedError(f"a frame that is not JSON: {body[:40]!r}") from e
-        if not isinstance(message, dict):
-            raise MalformedError("a frame that is not a JSON object")
+        message = self._receive(timeout_s, take_descriptors=True)
+        descriptors, self._descriptors = self._descriptors, []
         return message, descriptors
+
+    def _receive(self, timeout_s: float | None, *, take_descriptors: bool) -> Message:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while (body := self._take_frame()) is None:
+            self._read_some(deadline, take_descriptors=take_descriptors)
+        return _parse(body)
 
     def _take_frame(self) -> bytes | None:
         if len(self._received) < _HEADER.size:
@@ -111,9 +108,9 @@ class Channel:
         del self._received[:end]
         return body
 
-    def _read_some(self, deadline: float | None, descriptors: list[int] | None) -> None:
+    def _read_some(self, deadline: float | None, *, take_descriptors: bool) -> None:
         try:
-            if descriptors is None:
+            if not take_descriptors:
                 chunk = self._socket.recv(1 << 20)
             else:
                 item = array.array("i").itemsize
@@ -122,7 +119,7 @@ class Channel:
                     if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                         received = array.array("i")
                         received.frombytes(payload[: len(payload) - len(payload) % item])
-                        descriptors.extend(received)
+                        self._descriptors.extend(received)
         except BlockingIOError:
             self._wait(select.POLLIN, deadline)
             return
@@ -141,6 +138,38 @@ class Channel:
         poll = select.poll()
         poll.register(self._socket, event)
         poll.poll(None if remaining is None else max(1, int(remaining * 1000) + 1))
+
+
+def _parse(body: bytes) -> Message:
+    """The object in a frame, fit to be sent on: finite numbers, and text that is valid Unicode."""
+    try:
+        message = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+        if b"\\ud" in body.lower():  # half a surrogate pair, perhaps: a file name in a traceback can hold one
+            message = _without_surrogates(message)
+    except (ValueError, RecursionError) as e:
+        raise MalformedError(f"a frame that is not JSON: {body[:40]!r}") from e
+    if not isinstance(message, dict):
+        raise MalformedError("a frame that is not a JSON object")
+    return message
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -1,8 +1,8 @@
 """The fork server: one single-threaded process with torch imported, from which every runner is forked.
 
-A new interpreter needs seconds to import torch; a fork needs a few hundredths. The zygote is forked from the judge before
-the judge has a seed, a job or a CUDA context, and it keeps no descriptor but its own socket. It must never import
-`torch.utils.cpp_extension` nor touch CUDA: either would poison CUDA in every child.
+A new interpreter needs seconds to import torch; a fork needs a few hundredths. The zygote is forked from the judge
+before the judge has a seed, a job or a CUDA context, and it keeps no descriptor but its own socket. It must never
+import `torch.utils.cpp_extension` nor touch CUDA: either would poison CUDA in every child.
 
 A runner in a pid namespace is that namespace's second process: its init only waits, and dies with all below it.
 Without root a runner is a new interpreter in bubblewrap where that is installed (`namespace`), else a plain fork
@@ -23,7 +23,6 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
 from . import confine
 from .wire import Channel, ClosedError, Message, pair
@@ -66,7 +65,7 @@ class Zygote:
             os.waitpid(self._pid, 0)
 
     def new_scratch(self, role: str, uid: int | None, nbytes: int) -> str:
-        """An empty scratch folder for a role, of at most `nbytes` (where a tmpfs can be had), in place of its last one."""
+        """An empty scratch folder for a role in place of its last one; at most `nbytes` where a tmpfs can be had."""
         return str(self._ask({"op": "scratch", "role": role, "uid": uid, "bytes": nbytes})["path"])
 
     def spawn(self, request: Message, sock: socket.socket, output: int) -> Message:
@@ -289,9 +288,7 @@ class _Server:
         return {"status": status}
 
 
-def become_runner(
-    request: Message, sock: int, output: int, status: int, isolation: confine.Isolation
-) -> None:
+def become_runner(request: Message, sock: int, output: int, status: int, isolation: confine.Isolation) -> None:
     """Turns this process into the runner of `request` and serves until its socket closes."""
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(output, 1)

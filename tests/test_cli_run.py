@@ -13,6 +13,7 @@ from rich.console import Console
 from kbenv.agents import Trajectory, Turn
 from kbenv.cli import main, run
 from kbenv.errors import ModelError, SandboxError
+from kbenv.store import Store, StoreError
 from kbenv.verdict import Status, Verdict
 from tests.fakes import ScriptedEvaluator, make_verdict
 from tests.models import ScriptedModel, make_answer
@@ -150,6 +151,22 @@ def test_a_model_that_fails_for_good_stops_the_run_with_three(
     said = capsys.readouterr()
     assert said.err == "kbenv: some/model: AuthenticationError: no\n"
     assert "1 answers" in said.out
+
+
+def test_a_full_disk_stops_the_run_with_three_and_asks_nothing_more(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    model = ScriptedModel([make_answer()])
+    use_model(monkeypatch, model)
+
+    def fail(store: Any, turn: Any) -> None:
+        raise StoreError("cannot write turn-000.json: No space left on device")
+
+    monkeypatch.setattr(Store, "save", fail)
+    assert main(arguments(tmp_path, "some/model", problems="core/level1/*")) == 3
+    assert capsys.readouterr().err == "kbenv: cannot write turn-000.json: No space left on device\n"
+    assert len(model.asked) == 1
 
 
 def test_multi_turn_keeps_each_turn(tmp_path: Path, replay: str, start: Start) -> None:

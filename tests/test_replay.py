@@ -9,6 +9,13 @@ import pytest
 from kbenv.agents import Message
 from kbenv.agents.replay import has_replay, load_replay
 from kbenv.errors import ModelError, UsageError
+from kbenv.extraction import extract_code, says_done
+from kbenv.feedback import render_feedback
+from kbenv.problems import load_problem
+from kbenv.prompt import render_prompt
+from kbenv.protocol import get_protocol
+from kbenv.verdict import Status
+from tests.fakes import make_verdict
 
 PROBLEM = "core/level1/relu"
 SCRIPT = """
@@ -25,6 +32,8 @@ answer = ["fixed.md"]
 when = "^# Task"
 answer = ["one.md", "two.md", "three.md"]
 """
+SHIPPED = Path(__file__).parent.parent / "examples" / "replay"
+SHIPPED_PROBLEMS = sorted(str(path.parent.relative_to(SHIPPED)) for path in SHIPPED.rglob("script.toml"))
 CPU_TASK = Message("user", "# Task\n\nDevice: CPU\n")
 CUDA_TASK = Message("user", "# Task\n\nDevice: CUDA GPU\n")
 
@@ -91,3 +100,34 @@ def test_a_missing_answer_file_is_found_before_anything_is_asked(directory: Path
     (directory / PROBLEM / "three.md").unlink()
     with pytest.raises(UsageError, match=r"three\.md"):
         load_replay(directory, PROBLEM)
+
+
+def test_answers_to_at_least_six_problems_are_shipped() -> None:
+    assert len(SHIPPED_PROBLEMS) >= 6
+
+
+@pytest.mark.parametrize("problem", SHIPPED_PROBLEMS)
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_shipped_answers_reply_to_the_prompt_and_to_every_verdict(problem: str, device: str) -> None:
+    model = load_replay(SHIPPED, problem)
+    task = Message("user", render_prompt(load_problem(problem), get_protocol(), device))
+    answers = [model.query([task], sample=sample).text for sample in range(5)]
+    assert all("triton" not in answer and "cuda" not in answer for answer in answers) or device != "cpu"
+    assert all("ctypes" not in answer for answer in answers) or device == "cpu"
+    assert not any(says_done(answer) for answer in answers)
+    for status in Status:
+        for speedup in (0.001, 0.5, 2.0):
+            verdict = make_verdict(status, **({"speedup": speedup} if status is Status.PASSED else {}))
+            feedback = Message("user", render_feedback(verdict))
+            reply = model.query([task, Message("assistant", answers[0]), feedback]).text
+            assert says_done(reply) or extract_code(reply) is not None
+
+
+@pytest.mark.parametrize("problem", SHIPPED_PROBLEMS)
+def test_every_shipped_answer_is_used_and_holds_at_most_one_kernel_source(problem: str) -> None:
+    model = load_replay(SHIPPED, problem)
+    named = {name for rule in model.script.rule for name in rule.answer}
+    assert named == {path.name for path in model.directory.glob("*.md")}
+    for name in named:
+        text = (model.directory / name).read_text(encoding="utf-8")
+        assert text.count("```") in (0, 2), name

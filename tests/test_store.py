@@ -16,7 +16,7 @@ from kbenv.agents.single_shot import SingleShot
 from kbenv.env import MultiTurnEnv, SingleTurnEnv
 from kbenv.errors import SandboxError, UsageError
 from kbenv.evaluator import Evaluator
-from kbenv.store import Store, StoredTurn
+from kbenv.store import Store, StoredTurn, StoreError
 from kbenv.verdict import Status
 from tests.fakes import ScriptedEvaluator, make_problem, make_verdict
 from tests.models import ScriptedModel, make_answer
@@ -71,7 +71,7 @@ def test_a_failed_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StoreError, match="No space left on device; make room"):
         store.save(make_turn(judged=True))
     assert store.load(PROBLEM, 0, 0) == make_turn()
     assert [path.name for path in files(tmp_path)] == ["turn-000.json", "run.json"]

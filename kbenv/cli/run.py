@@ -38,6 +38,8 @@ DEFAULT_SAMPLES = {"single-shot": 5, "multi-turn": 1}
 NARROW_COLUMNS = 76
 
 OpenModel = Callable[[str], "Model"]
+Stop = ModelError | OSError
+"""What ends a run early: the model (or its budget), or a disk that takes nothing more."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -140,8 +142,8 @@ class _Session:
     store: Store
     open_model: OpenModel
 
-    def play(self, problems: Sequence[Problem], progress: _Progress) -> tuple[list[_Row], ModelError | None]:
-        """A row for each problem, and the model's fault that stopped the run before its end, if one did."""
+    def play(self, problems: Sequence[Problem], progress: _Progress) -> tuple[list[_Row], Stop | None]:
+        """A row for each problem, and what stopped the run before its end, if something did."""
         rows: list[_Row] = []
         for problem in problems:
             progress.begin(problem.id)
@@ -153,9 +155,10 @@ class _Session:
                 return rows, stopped
         return rows, None
 
-    def _play_one(self, problem: Problem, progress: _Progress) -> tuple[_Row, ModelError | None]:
+    def _play_one(self, problem: Problem, progress: _Progress) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
         from kbenv.agents.recording import RecordedEvaluator, RecordedModel
+        from kbenv.store import StoreError
 
         name, model = self.arguments.agent, RecordedModel(self.open_model(problem.id), self.store, problem.id)
         turns: list[Turn] = []
@@ -176,9 +179,7 @@ class _Session:
         except SandboxError as error:
             progress.say(f"{problem.id}: fault: {error}")
             return row(fault=str(error)), None
-        except OSError as error:  # the store's disk is full or gone
-            return row(fault=f"{self.store.directory}: {error.strerror}"), ModelError(f"cannot keep the run: {error}")
-        except ModelError as error:
+        except (ModelError, StoreError) as error:
             return row(), error
         finally:
             env.close()
@@ -295,13 +296,22 @@ class _Progress:
 
     def __init__(self, console: Console, answers: int, by_turn: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
+        # The description gives way first, so that the bar stays on one line of a narrow terminal.
+        described = Column(no_wrap=True, overflow="ellipsis", ratio=3)
         self._console = console
         self._by_turn = by_turn
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=console, disable=not console.is_terminal, transient=True,
-        )  # fmt: skip
+            TextColumn("{task.description}", markup=False, table_column=described),
+            BarColumn(bar_width=None, table_column=Column(ratio=2)),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+            expand=True,
+        )
         self._task = self._bar.add_task("starting", total=answers)
         self._shown = 0
         self._problem = ""
@@ -414,7 +424,7 @@ def _print_closing(console: Console, rows: Sequence[_Row], seconds: float, out: 
             console.print(f"fault: {row.trajectory.problem}: {row.fault}", markup=False)
 
 
-def _exit_code(rows: Sequence[_Row], stopped: ModelError | None) -> int:
+def _exit_code(rows: Sequence[_Row], stopped: Stop | None) -> int:
     from kbenv.agents.model import BudgetSpentError
 
     if any(row.fault is not None for row in rows):

@@ -18,6 +18,8 @@ from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, 
 from ..zygote import Zygote
 
 _WATCH_S = 0.25
+_UNLIMITED = 1 << 62  # the reference writes its weights, of any size, to a memfd
+_PAUSE_ROUNDS = 50
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 KINDS = ("load", "compile", "memory", "access", "runtime", "shape", "dtype")
 
@@ -58,6 +60,7 @@ class Arm:
         self.isolation: Message = started["isolation"]
         self._channel = Channel(ours, max_frame_bytes=MAX_RUNNER_FRAME_BYTES, spin=setting.device == "cuda")
         self._status: int | None = None
+        self._paused: set[int] = set()
         try:
             self.receive(setting.start_s)
         except BaseException:
@@ -115,6 +118,25 @@ class Arm:
             raise _error_from(answer["error"], self.role)
         return answer
 
+    def pause(self) -> None:
+        """Stops every process of the runner; returns when a look finds no further one."""
+        stopped: set[int] = set()
+        for _ in range(_PAUSE_ROUNDS):
+            found = set(_descendants(self.pid)) - stopped
+            if not found:
+                self._paused = stopped
+                return
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped |= found
+        raise ArmError("malformed", f"the {self.role} starts processes faster than they can be stopped")
+
+    def resume(self) -> None:
+        for pid in self._paused:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def resident_bytes(self) -> int | None:
         """Resident memory of the runner's processes, as the judge sees it; None where /proc does not show them."""
         pids = _pids_of(self._uid) if self._uid is not None else _descendants(self.pid)
@@ -146,7 +168,8 @@ class Arm:
         if resident is not None and resident > self._setting.host_memory_bytes:
             self._reap(grace_s=0.0)
             raise ArmError(
-                "memory", f"{resident >> 20} MiB of host memory; at most {self._setting.host_memory_bytes >> 20} are allowed"
+                "memory",
+                f"{resident >> 20} MiB of host memory; at most {self._setting.host_memory_bytes >> 20} are allowed",
             )
 
     def _died(self) -> ArmError:
@@ -186,7 +209,8 @@ class Setting:
             "environment": _environment(scratch, self.threads),
             "rules": {
                 "uid": uid, "scratch": scratch, "processes": limits["processes"], "open_files": limits["open_files"],
-                "file_bytes": limits["file_bytes"], "address_space": address_space,
+                "file_bytes": limits["file_bytes"] if role == "submission" else _UNLIMITED,
+                "address_space": address_space,
             },
         }  # fmt: skip
 
@@ -241,8 +265,10 @@ def _descendants(pid: int) -> list[int]:
     while queue:
         current = queue.pop()
         found.append(current)
-        with contextlib.suppress(OSError), open(f"/proc/{current}/task/{current}/children") as file:
-            queue += [int(child) for child in file.read().split()]
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{current}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{current}/task/{task}/children") as file:
+                    queue += [int(child) for child in file.read().split()]
     return found
 
 

@@ -1,10 +1,14 @@
 """The clock that counts: the judge's own, from before the inputs are there to after the outputs are safe.
 
-A turn of K calls: outputs poisoned; the runner enqueues K times (forward on slot k, copy to output slot k) behind a gate;
-then the clock starts, the slots are filled, the gate opens, the runner says "done", the outputs are copied to the judge's
-own memory, the clock stops. Nothing can be computed before the clock runs, because the inputs are not there; nothing
-finished after "done" is in the snapshot. The same turn of a null runner (copies, no forward) is subtracted by the caller.
-A forward that waits for the device blocks behind the closed gate: it is measured `open`, with its launch overhead.
+A turn of K calls: outputs poisoned; the runner enqueues K times (forward on slot k, copy to output slot k) behind a
+gate; then the clock starts, the slots are filled, the gate opens, the runner says "done", the outputs are copied to the
+judge's own memory, the clock stops. Nothing can be computed before the clock runs, because the inputs are not there;
+nothing finished after "done" is in the snapshot. The same turn of a null runner (copies, no forward) is subtracted by
+the caller. A forward that waits for the device blocks behind the closed gate: it is measured `open`, with its launch
+overhead.
+
+On the CPU there is no gate. The runner's processes are stopped (SIGSTOP) while the judge fills the slots and while it
+takes the outputs, so that the clock holds neither copy, and nothing runs before it starts or after it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ import torch
 
 from .arm import Arm, ArmError
 from .slots import Slots, Store, copy_slots
+
+_COLLECT_S = 60.0
 
 
 class GateError(Exception):
@@ -40,12 +46,15 @@ class Clock:
             GateError: gated, and the arm did not enqueue within `gate_s`; it is idle again.
             ArmError: the arm failed.
         """
+        arm.ask("collect", timeout_s=_COLLECT_S)
         slots.poison(first, calls)
         self._synchronize()
-        gate = slots.next_gate() if gated else None
         deadline_s = deadline_s or self.call_s * calls
         gc.disable()
         try:
+            if self._device == "cpu":
+                return self._stopped_turn(arm, slots, first, calls, deadline_s), []
+            gate = slots.next_gate() if gated else None
             if gate is not None:
                 arm.send("turn", first=first, calls=calls, gate=gate, events=False)
                 self._await_enqueued(arm, slots, gate, gate_s, deadline_s)
@@ -64,6 +73,19 @@ class Clock:
         finally:
             gc.enable()
         return elapsed_ms, _numbers(done.get("event_ms"))
+
+    def _stopped_turn(self, arm: Arm, slots: Slots, first: int, calls: int, deadline_s: float) -> float:
+        arm.pause()
+        copy_slots(self._store.masters, slots.inputs, first, calls)
+        arm.send("turn", first=first, calls=calls, gate=None, events=False)  # waits in the socket
+        started = time.perf_counter_ns()
+        arm.resume()
+        arm.receive(deadline_s)
+        arm.pause()
+        elapsed_ms = (time.perf_counter_ns() - started) / 1e6
+        copy_slots(slots.outputs, self._store.snapshot, first, calls)
+        arm.resume()
+        return elapsed_ms
 
     def _await_enqueued(self, arm: Arm, slots: Slots, gate: int, gate_s: float, deadline_s: float) -> None:
         try:

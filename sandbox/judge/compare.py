@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,8 @@ import torch
 
 from ..layout import Arena, Leaf
 
-CHUNK_ELEMENTS = 1 << 22
+CHUNK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 22}
+"""In float64 and with some twenty temporaries: on the CPU they stay in its cache (ten times faster than 2**22)."""
 
 
 @dataclass
@@ -41,30 +43,31 @@ def compare(
 ) -> Comparison:
     """Compares every element of `slots`: |found - expected| <= absolute + relative * |expected|, as torch.allclose.
 
-    NaN and infinities must stand at the same places (with the same sign). Integers and booleans must be equal. The arenas may lie on the host: chunks go to `device`.
+    NaN and infinities must stand at the same places (with the same sign). Integers and booleans must be equal. Of
+    complex numbers the parts are compared. The arenas may lie on the host: chunks go to `device`.
     """
     for index, leaf in enumerate(expected.layout.leaves):
-        for slot, start, e, f in _chunks(expected, found, slots, index, leaf):
+        for slot, start, e, f in _chunks(expected, found, slots, index, leaf, CHUNK_ELEMENTS[device]):
             _compare_chunk(e.to(device), f.to(device), absolute, relative, into, leaf, index, slot, start)
     return into
 
 
 def _chunks(
-    expected: Arena, found: Arena, slots: range, index: int, leaf: Leaf
+    expected: Arena, found: Arena, slots: range, index: int, leaf: Leaf, chunk: int
 ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
     """Pairs of equal chunks with the slot and the element they start at; small leaves several slots at a time."""
     if leaf.elements == 0:
         return
-    if leaf.elements <= CHUNK_ELEMENTS:
-        step = CHUNK_ELEMENTS // leaf.elements
+    if leaf.elements <= chunk:
+        step = chunk // leaf.elements
         for first in range(slots.start, slots.stop, step):
             count = min(step, slots.stop - first)
             yield first, 0, expected.rows(index, first, count), found.rows(index, first, count)
         return
     for slot in slots:
         e, f = expected.flat_leaf(slot, index), found.flat_leaf(slot, index)
-        for start in range(0, leaf.elements, CHUNK_ELEMENTS):
-            yield slot, start, e[start : start + CHUNK_ELEMENTS], f[start : start + CHUNK_ELEMENTS]
+        for start in range(0, leaf.elements, chunk):
+            yield slot, start, e[start : start + chunk], f[start : start + chunk]
 
 
 def _compare_chunk(
@@ -72,7 +75,11 @@ def _compare_chunk(
     leaf: Leaf, index: int, slot: int, start: int,
 ) -> None:  # fmt: skip
     e, f = e.reshape(-1), f.reshape(-1)
-    if e.is_complex():
+    if torch.equal(e, f):
+        into.elements += e.numel()
+        return
+    parts = 2 if e.is_complex() else 1
+    if parts == 2:
         e, f = torch.view_as_real(e).reshape(-1), torch.view_as_real(f).reshape(-1)
     same = (e == f) | ((e != e) & (f != f))
     e, f = e.double(), f.double()
@@ -84,16 +91,20 @@ def _compare_chunk(
         wrong &= ~(finite & (error <= absolute + relative * size))
     nonzero = finite & (size > 0)
     count, largest, ratio = torch.stack(
-        [wrong.sum().double(), error.max(), torch.where(nonzero, error / size, 0.0).max()]
+        [
+            wrong.view(-1, parts).any(dim=1).sum().double(),
+            error.max(),
+            torch.where(nonzero, error / size, 0.0).max(),
+        ]
     ).tolist()
-    into.elements += e.numel()
+    into.elements += e.numel() // parts
     into.mismatched += int(count)
-    into.max_abs_error = max(into.max_abs_error, largest)
-    into.max_rel_error = max(into.max_rel_error, ratio)
+    # Two finite float64 numbers may be further apart than one can say; a verdict's numbers are finite.
+    into.max_abs_error = min(max(into.max_abs_error, largest), sys.float_info.max)
+    into.max_rel_error = min(max(into.max_rel_error, ratio), sys.float_info.max)
     if count and into.first is None:
         at = int(wrong.nonzero()[0, 0])
-        per_element = 2 if leaf.dtype.startswith("complex") else 1
-        position = start + at // per_element
+        position = start + at // parts
         into.first = {
             "output": index,
             "index": _logical_index(leaf, position % leaf.elements),
@@ -121,9 +132,13 @@ def count_nonfinite(arena: Arena, slot: int, device: str) -> int:
     for index, leaf in enumerate(arena.layout.leaves):
         if leaf.torch_dtype.is_floating_point:
             flat = arena.flat_leaf(slot, index)
-            for start in range(0, leaf.elements, CHUNK_ELEMENTS):
-                chunk = flat[start : start + CHUNK_ELEMENTS].to(device)
-                count += int((~torch.isfinite(chunk.float())).sum())
+            step = CHUNK_ELEMENTS[device]
+            for start in range(0, leaf.elements, step):
+                chunk = flat[start : start + step].to(device)
+                chunk = (
+                    chunk if leaf.torch_dtype is torch.float64 else chunk.float()
+                )  # not every small type has isfinite
+                count += int((~torch.isfinite(chunk)).sum())
     return count
 
 

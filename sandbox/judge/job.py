@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..layout import Layout, leaf_from_json
+from ..layout import Arena, Layout, leaf_from_json
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
@@ -51,7 +51,7 @@ class Job:
         self._scratch: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
         self._arms: dict[str, Arm] = {}
-        self._deadline = time.monotonic() + self.protocol["limits"]["job_s"]
+        self._deadline: float = time.monotonic() + self.protocol["limits"]["job_s"]
         self._hidden_began = False
         self._printed: str | None = None
         self._isolation: Message | None = None
@@ -176,6 +176,13 @@ class Job:
         try:
             yield
         except ArmError as e:
+            if e.kind == "memory":
+                free = _free_memory(self.device)[0] / 2**30
+                raise InfrastructureFault(
+                    "memory",
+                    f"the problem's reference needs more {self.device} memory than there is; have {free:.2f} GiB "
+                    f"free now; use a larger device or a smaller problem ({e.message})",
+                ) from e
             detail = f"\n{e.detail}" if e.detail else ""
             raise InfrastructureFault("reference", f"the problem's reference failed: {e.message}{detail}") from e
 
@@ -239,7 +246,7 @@ class Job:
         """`limit_s`, or what is left of the job's time."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            job_s = self.protocol["limits"]["job_s"]
+            job_s: float = self.protocol["limits"]["job_s"]
             raise SubmissionFault("TIMEOUT", stage, f"the whole job took longer than {job_s:.4g} s")
         return min(limit_s, left)
 
@@ -251,27 +258,27 @@ class Job:
         self._timed_count += count
         return [first + i for i in range(count)]
 
-    def prepare(self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0, on_device: bool | None = None) -> None:
+    def prepare(
+        self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0, on_device: bool | None = None
+    ) -> None:
         """Draws one slot per seed, keeps the masters, and computes what the outputs must be."""
         reference, calls = self._arms["reference"], len(seeds)
         on_device = self.on_device if on_device is None else on_device
         with self.reference_faults(), self.trusted.lent_to(reference):
-            reference.ask(
-                "draw", timeout_s=_REFERENCE_S, first=first, seeds=list(seeds), on_device=on_device
-            )
+            reference.ask("draw", timeout_s=_REFERENCE_S, first=first, seeds=list(seeds), on_device=on_device)
             copy_slots(self.trusted.inputs, self.store.masters, first, calls)
             self._synchronize()
             if factor != 1.0:
                 _scale(self.store.masters, first, calls, factor)
             flags = reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
             self.result["tf32"]["reference_correctness"] = flags["tf32"]
-            self.clock.turn(
-                reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S
-            )
+            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S)
             copy_slots(self.store.snapshot, self.store.expected, first, calls)
             reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
 
-    def call_submission(self, stage: str, *, first: int, calls: int, gated: bool, events: bool = False) -> tuple[float, list[float]]:
+    def call_submission(
+        self, stage: str, *, first: int, calls: int, gated: bool, events: bool = False
+    ) -> tuple[float, list[float]]:
         """One turn of the submission over prepared slots, timed; its inputs must be unchanged after it."""
         arm = self._arms["submission"]
         deadline_s = self.protocol["limits"]["build_s"] if self._first_call else self.clock.call_s * calls
@@ -309,7 +316,12 @@ class Job:
                 self.call_submission("standard", first=slot, calls=1, gated=False)
             except SubmissionFault as fault:
                 self.checks.append(
-                    {"name": f"standard-{trial}", "stage": "standard", "passed": False, "evidence": {"error": fault.message}}
+                    {
+                        "name": f"standard-{trial}",
+                        "stage": "standard",
+                        "passed": False,
+                        "evidence": {"error": fault.message},
+                    }
                 )
                 self._explain_read_only_input(fault, slot)
                 raise
@@ -342,7 +354,9 @@ class Job:
             self.call_submission("standard", first=slot, calls=1, gated=False)
         except SubmissionFault as second:
             if second.status == "TAMPERED":
-                fault.message = f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
+                fault.message = (
+                    f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
+                )
         finally:
             self._stop("submission")
             self.lent = readable
@@ -434,7 +448,7 @@ class Job:
             torch.cuda.synchronize()
 
 
-def _scale(masters: Any, first: int, calls: int, factor: float) -> None:
+def _scale(masters: Arena, first: int, calls: int, factor: float) -> None:
     for slot in range(first, first + calls):
         for index, leaf in enumerate(masters.layout.leaves):
             if leaf.torch_dtype.is_floating_point:

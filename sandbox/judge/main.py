@@ -1,4 +1,5 @@
-"""The judge process: takes jobs from the host as frames on standard input, one at a time, and answers on standard output.
+"""The judge process: takes jobs from the host as frames on standard input, one at a time, and answers on standard
+output.
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
 and then {"result": ...} or {"fault": {"kind", "message"}}.

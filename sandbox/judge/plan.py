@@ -1,8 +1,8 @@
 """The memory plan of a job: how many slots, and whether judge and runners can hold everything on the device at once.
 
-Per slot the device holds the inputs three times (the reference's, the submission's, the judge's masters) and the outputs
-four times (the reference's, the submission's, expected, snapshot). Where even one slot does not fit that way the plan is
-`exclusive`: slots are lent to one runner at a time and the judge's own copies lie in host memory.
+Per slot the device holds the inputs three times (the reference's, the submission's, the judge's masters) and the
+outputs four times (the reference's, the submission's, expected, snapshot). Where even one slot does not fit that way
+the plan is `exclusive`: slots are lent to one runner at a time and the judge's own copies lie in host memory.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ CONTEXT_BYTES = 700 << 20
 """A CUDA context with PyTorch's libraries, at most (0.5 GB measured on an H200). Two are still to come when the plan is
 made: the submission's and the null runner's."""
 _CHUNK_BYTES = 512 << 20
-_LARGEST_TURN_BYTES = 16 << 30
-"""Beyond this, filling and snapshotting several slots costs more than it tells."""
+_TURN_SHARE = 0.4
+"""Of the free memory, at most, for slots beyond the first: filling and snapshotting more costs more than it tells."""
 
 
 class DoesNotFitError(MemoryError):
@@ -62,15 +62,17 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
         math.ceil(target_turn_ms / max(demand.forward_ms, 1e-3)),
         math.ceil(cold_l2_multiple * demand.l2_bytes / both),
     )
-    slots = min(wanted, max_slots, max(1, _LARGEST_TURN_BYTES // per_slot), room // per_slot)
+    slots = min(wanted, max_slots, max(1, int(_TURN_SHARE * demand.free_bytes) // per_slot), room // per_slot)
     cold = slots >= 1 and demand.l2_bytes > 0 and slots * both >= cold_l2_multiple * demand.l2_bytes
     if slots >= 1:
         return Plan(slots, False, cold, shared_need + slots * per_slot, demand.free_bytes)
     need = both + demand.work_bytes + demand.weight_bytes + contexts + _CHUNK_BYTES
     if need > demand.free_bytes or demand.device == "cpu":
         raise DoesNotFitError(
-            f"one slot needs {need / 2**30:.2f} GiB of {demand.device} memory (inputs {demand.input_bytes / 2**30:.2f}, outputs "
-            f"{demand.output_bytes / 2**30:.2f}, the reference's own {demand.work_bytes / 2**30:.2f}); "
-            f"have {demand.free_bytes / 2**30:.2f} GiB free; use a larger device or a smaller problem"
+            f"one slot needs {need / 2**30:.2f} GiB of {demand.device} memory (inputs "
+            f"{demand.input_bytes / 2**30:.2f}, outputs {demand.output_bytes / 2**30:.2f}, the reference's own "
+            f"{demand.work_bytes / 2**30:.2f}); have {demand.free_bytes / 2**30:.2f} GiB free; use a larger device or "
+            "a smaller problem"
         )
-    return Plan(1, True, demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes, need, demand.free_bytes)
+    cold = demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes
+    return Plan(1, True, cold, need, demand.free_bytes)

@@ -51,13 +51,19 @@ def bootstrap_ratio(
     blocks = len(pairs) if len(pairs) > 1 else len(turns)
     widening = 1.0
     if blocks > 1:
-        widening = _T_QUANTILES.get(blocks - 1, _NORMAL_QUANTILE) / _NORMAL_QUANTILE * math.sqrt(blocks / (blocks - 1))
+        widening = _t_quantile(blocks - 1) / _NORMAL_QUANTILE * math.sqrt(blocks / (blocks - 1))
     middle = math.log(value)
     return Ratio(
         value,
         math.exp(middle + widening * min(0.0, low - middle)),
         math.exp(middle + widening * max(0.0, high - middle)),
     )
+
+
+def _t_quantile(freedom: int) -> float:
+    """Student's t, 97.5%: beyond the table the first terms of its expansion about the normal quantile z."""
+    z = _NORMAL_QUANTILE
+    return _T_QUANTILES.get(freedom) or z + (z**3 + z) / (4 * freedom)
 
 
 def _ratio(turns: Sequence[tuple[float, float]], statistic: str) -> float:

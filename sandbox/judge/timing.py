@@ -35,7 +35,8 @@ class Series:
     turns: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
 
     def latencies(self, arm: str) -> list[float]:
-        """Per call, the null runner's median turn subtracted."""
+        """Per call, the null runner's median turn subtracted: that of the same pair of runners, since copies of the
+        same bytes drift by as much as a short kernel lasts."""
         null = statistics.median(self.turns["null"])
         return [max((turn - null) / self.calls, _RESOLUTION_MS) for turn in self.turns[arm]]
 
@@ -80,7 +81,9 @@ class Timer:
     def _turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> tuple[float, list[float]]:
         job = self.job
         if arm == "submission":
-            return job.call_submission("timing", first=first, calls=series.calls, gated=series.gated, events=with_events)
+            return job.call_submission(
+                "timing", first=first, calls=series.calls, gated=series.gated, events=with_events
+            )
         with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
             return job.clock.turn(
                 job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events
@@ -122,9 +125,10 @@ class Timer:
 
     def _turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
-        needed = math.ceil(self.rule["timed_calls"] / (self.rule["runner_pairs"] * self.calls))
+        needed: int = math.ceil(self.rule["timed_calls"] / (self.rule["runner_pairs"] * self.calls))
         long = self.job.forward_ms * self.calls > _LONG_ROUND_MS or self.job.plan.exclusive
-        return needed if long else max(needed, self.rule["turns_per_pair"])
+        turns_per_pair: int = self.rule["turns_per_pair"]
+        return needed if long else max(needed, turns_per_pair)
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -174,7 +178,7 @@ def measure_alone(job: Job) -> None:
 
 
 def measure(job: Job) -> None:
-    """Times the submission against the reference; leaves `timing` in the job's result, and the check of every output."""
+    """Times the submission against the reference; leaves `timing` in the job's result and the check of all outputs."""
     timer = Timer(job)
     timer.calls, timer.gated, timer.clock_notes = job.timer_start
     rule = job.protocol["timing"]
@@ -182,13 +186,9 @@ def measure(job: Job) -> None:
     events: dict[str, list[float]] = {}
     timed, opened = timer.pairs(events)
 
-    null = statistics.median([turn for series in timed for turn in series.turns["null"]])
-    latencies = {
-        arm: [[max((t - null) / timer.calls, _RESOLUTION_MS) for t in series.turns[arm]] for series in timed]
-        for arm in ("reference", "submission")
-    }
-    submission = centre(sum(latencies["submission"], []), statistic)
-    reference = centre(sum(latencies["reference"], []), statistic)
+    latencies = {arm: [series.latencies(arm) for series in timed] for arm in ("reference", "submission")}
+    all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
+    submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
     blocks = [
         list(zip(of_reference, of_submission, strict=True))
         for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
@@ -205,12 +205,16 @@ def measure(job: Job) -> None:
             one = {arm: statistics.median(single.latencies(arm)) for arm in ("reference", "submission")}
             scale = (one["reference"] / one["submission"]) / ratio.value
             submission, reference = one["submission"], one["reference"]
-            job.flags.append("a call alone is slower than calls in a row beyond three standard errors: single calls count")
+            job.flags.append(
+                "a call alone is slower than calls in a row beyond three standard errors: single calls count"
+            )
 
     alone: float = job.result.pop("reference_alone_ms")
     gap = reference - alone
-    if not single_counts and gap > max(_GAP * alone, 3 * standard_error(sum(latencies["reference"], []))):
-        job.flags.append(f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)")
+    if not single_counts and gap > max(_GAP * alone, 3 * standard_error(all_turns["reference"])):
+        job.flags.append(
+            f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
+        )
         scale *= alone / reference
         reference = alone
     job.record_timed(timer.outputs)
@@ -228,9 +232,9 @@ def measure(job: Job) -> None:
             "runner_pairs": len(timed),
             "slots": job.plan.slots,
             "l2_cold": job.plan.l2_cold,
-            "submission_turns_ms": sum(latencies["submission"], []),
-            "reference_turns_ms": sum(latencies["reference"], []),
-            "null_turn_ms": null,
+            "submission_turns_ms": all_turns["submission"],
+            "reference_turns_ms": all_turns["reference"],
+            "null_turn_ms": statistics.median(turn for series in timed for turn in series.turns["null"]),
             "reference_alone_ms": alone,
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),

@@ -31,10 +31,11 @@ def set_tf32(flags: dict[str, bool]) -> dict[str, str]:
         raise ValueError("conv and rnn share cuDNN's one legacy flag")
     torch.backends.cuda.matmul.allow_tf32 = flags["matmul"]
     torch.backends.cudnn.allow_tf32 = flags["conv"]
+    cudnn: Any = torch.backends.cudnn
     return {
         "matmul": torch.backends.cuda.matmul.fp32_precision,
-        "conv": torch.backends.cudnn.conv.fp32_precision,
-        "rnn": torch.backends.cudnn.rnn.fp32_precision,
+        "conv": cudnn.conv.fp32_precision,
+        "rnn": cudnn.rnn.fp32_precision,
     }
 
 
@@ -44,7 +45,8 @@ def load_module(name: str, source: str) -> ModuleType:
     with open(path, "w", encoding="utf-8", newline="") as file:
         file.write(source)
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

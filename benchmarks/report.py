@@ -1,0 +1,228 @@
+"""Measures kbenv's own claims on a GPU and writes one Markdown table a section (`make bench`).
+
+Sections:
+    references: KernelBench references submitted as their own ModelNew, through `verified` without the custom-kernel
+        requirement. A level-stratified draw with a fixed seed, plus the problems that are known to be special.
+    cases: a cheat and honest kernels on KernelBench L1/19 and L1/1.
+    clock: the reference against itself on ten problems from 0.01 to 10 ms, several verdicts each: how often the
+        interval covers 1.0, and the judge's clock beside CUDA events and Triton's do_bench.
+    capacity: L1/19 with all but 24 GB of the card taken by another process.
+
+Needs a KernelBench checkout (KBENV_KERNELBENCH) for all but `clock`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import random
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kbenv import Evaluator, Verdict, list_problems, load_problem
+from kbenv.errors import SandboxError, UsageError
+from kbenv.problems import Problem
+
+KERNELS = Path(__file__).parent / "kernels"
+SPECIAL = ("level1/95", "level1/90", "level1/98", "level2/23", "level2/66", "level2/80", "level2/83", "level3/35")
+DRAW = {1: 22, 2: 16, 3: 12}
+CASES = (
+    ("level1/19", "relu_identity"), ("level1/19", "relu_cuda"), ("level1/19", "relu_triton"),
+    ("level1/1", "matmul_fp32"), ("level1/1", "matmul_exact"), ("level1/1", "matmul_tf32"),
+)  # fmt: skip
+CLOCK_PROBLEMS = (
+    ("relu", 1 << 20), ("relu", 1 << 24), ("relu", 1 << 27), ("relu", 1 << 29),
+    ("softmax", 1 << 22), ("softmax", 1 << 28), ("matmul", 1024), ("matmul", 2048), ("matmul", 4096), ("matmul", 12288),
+)  # fmt: skip
+_FORWARD = {"relu": "torch.relu(x)", "softmax": "torch.softmax(x, 1)", "matmul": "x @ x"}
+
+
+def as_submission(problem: Problem) -> str:
+    """The reference's source with `Model` renamed `ModelNew`."""
+    return re.sub(r"\bModel\b", "ModelNew", problem.source)
+
+
+def clock_problem(operator: str, size: int) -> Problem:
+    """One operator over `size` elements (rows of 1024), or a square matrix of that side."""
+    shape = f"({size}, {size})" if operator == "matmul" else f"({size // 1024}, 1024)"
+    draw = "torch.rand" if operator == "matmul" else "torch.randn"  # TF32 on signed operands is outside 1e-3
+    source = (
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        return {_FORWARD[operator]}\n\n\n"
+        f"def get_inputs():\n    return [{draw}{shape}]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    return Problem(id=f"{operator} {size}", name=operator, level=None, source=source)
+
+
+def judge(evaluator: Evaluator, problem: Problem, source: str) -> tuple[Verdict | None, str, float]:
+    """The verdict or None with the reason, and the wall seconds."""
+    started = time.perf_counter()
+    try:
+        verdict = evaluator.evaluate(problem, source)
+        return verdict, verdict.message if not verdict.credited else "", time.perf_counter() - started
+    except (SandboxError, UsageError) as e:
+        return None, f"{type(e).__name__}: {e}".split("\n")[0], time.perf_counter() - started
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def verdict_row(problem: Problem, name: str, verdict: Verdict | None, note: str, seconds: float) -> list[str]:
+    status = verdict.status.value if verdict else "no verdict"
+    speedup = verdict.speedup if verdict else None
+    phases = " ".join(f"{phase} {spent:.2f}" for phase, spent in verdict.seconds.items()) if verdict else ""
+    dropped = [check.name for check in verdict.checks if check.passed is None] if verdict else []
+    notes = "; ".join([note, *(verdict.flags if verdict else ()), *(f"{name} dropped" for name in dropped)]).strip("; ")
+    return [
+        problem.id, name or problem.name, status,
+        f"{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]" if speedup else "",
+        number(verdict.latency_ms) if verdict else "", number(verdict.reference_latency_ms) if verdict else "",
+        (verdict.clock or "") if verdict else "", number(verdict.memory.ratio, 3) if verdict and verdict.memory else "",
+        f"{seconds:.1f}", phases, notes[:300],
+    ]  # fmt: skip
+
+
+VERDICT_HEADER = [
+    "problem", "submission", "status", "speedup", "ms", "reference ms", "clock", "memory ratio", "s", "s per phase",
+    "notes",
+]  # fmt: skip
+
+
+def references(draw: dict[int, int]) -> Iterator[list[str]]:
+    yield VERDICT_HEADER
+    chosen = {f"kernelbench/{name}" for name in SPECIAL}
+    for level, count in draw.items():
+        ids = [problem.id for problem in list_problems(f"kernelbench/level{level}/*")]
+        chosen |= set(random.Random(level).sample(ids, min(count, len(ids))))
+    with Evaluator(protocol="verified", require_custom_kernel=False) as evaluator:
+        for name in sorted(chosen, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]):
+            problem = load_problem(name)
+            yield verdict_row(problem, "", *judge(evaluator, problem, as_submission(problem)))
+
+
+def cases() -> Iterator[list[str]]:
+    yield VERDICT_HEADER
+    with Evaluator(protocol="verified") as evaluator:
+        for name, kernel in CASES:
+            problem = load_problem(f"kernelbench/{name}")
+            yield verdict_row(problem, kernel, *judge(evaluator, problem, (KERNELS / f"{kernel}.py").read_text()))
+
+
+def clock(repeats: int) -> Iterator[list[str]]:
+    yield ["problem", "judge ms", "judge, paired reference ms", "events ms", "do_bench ms", "judge/do_bench",
+           "calls a turn", "speedups", "half-width", "covers 1.0", "s per verdict"]  # fmt: skip
+    covered = total = 0
+    for operator, size in CLOCK_PROBLEMS:
+        problem = clock_problem(operator, size)
+        with Evaluator(protocol="verified", require_custom_kernel=False) as evaluator:
+            judged = [judge(evaluator, problem, as_submission(problem)) for _ in range(repeats)]
+        verdicts = [verdict for verdict, _, _ in judged if verdict is not None and verdict.speedup is not None]
+        if not verdicts:
+            yield [problem.id, *[""] * 9, judged[0][1]]
+            continue
+        speedups = [verdict.speedup for verdict in verdicts if verdict.speedup]
+        covers = sum(speedup.low <= 1.0 <= speedup.high for speedup in speedups)
+        covered, total = covered + covers, total + len(speedups)
+        latency = statistics.median(verdict.latency_ms or 0.0 for verdict in verdicts)
+        events = [v.measurement.submission_event_ms for v in verdicts if v.measurement]
+        bench = do_bench(operator, size)
+        yield [
+            problem.id, number(latency), number(statistics.median(v.reference_latency_ms or 0.0 for v in verdicts)),
+            number(statistics.median([event for event in events if event is not None])), number(bench),
+            f"{latency / bench:.3f}", str(verdicts[0].measurement.calls_per_turn if verdicts[0].measurement else ""),
+            " ".join(f"{speedup.value:.3f}" for speedup in speedups),
+            f"{statistics.median((s.high - s.low) / 2 for s in speedups):.4f}", f"{covers}/{len(speedups)}",
+            f"{statistics.median(seconds for _, _, seconds in judged):.1f}",
+        ]  # fmt: skip
+    yield ["all", *[""] * 8, f"{covered}/{total}", ""]
+
+
+def do_bench(operator: str, size: int) -> float:
+    """Triton's do_bench (median; it flushes the L2 cache before every call), in a process of its own."""
+    shape = f"({size}, {size})" if operator == "matmul" else f"({size // 1024}, 1024)"
+    program = (
+        "import torch, triton.testing as t\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
+        f"x = torch.randn{shape}.cuda()\nprint(t.do_bench(lambda: {_FORWARD[operator]}, return_mode='median'))"
+    )
+    return float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
+@contextlib.contextmanager
+def all_but(free_bytes: int) -> Iterator[None]:
+    """Another process holds the card's memory, all but `free_bytes`."""
+    program = (
+        "import torch, sys\nfree = torch.cuda.mem_get_info()[0]\n"
+        f"x = torch.empty(free - {free_bytes}, dtype=torch.uint8, device='cuda')\nprint('held', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    hog = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert hog.stdin is not None
+    assert hog.stdout is not None
+    try:
+        hog.stdout.readline()
+        yield
+    finally:
+        hog.stdin.close()
+        hog.wait()
+
+
+def capacity() -> Iterator[list[str]]:
+    yield [*VERDICT_HEADER, "plan need, have (GiB)"]
+    problem = load_problem("kernelbench/level1/19")
+    for gigabytes in (24, 12):
+        with all_but(gigabytes * 10**9), Evaluator(protocol="verified") as evaluator:
+            verdict, note, seconds = judge(evaluator, problem, (KERNELS / "relu_triton.py").read_text())
+            plan = verdict.device_memory if verdict and verdict.device_memory else {}
+            row = verdict_row(problem, f"relu_triton, {gigabytes} GB free", verdict, note, seconds)
+            yield [*row, ", ".join(f"{value / 2**30:.1f}" for value in plan.values())]
+
+
+def machine() -> str:
+    """One line: GPU, driver, versions."""
+    import torch
+
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    triton = subprocess.run(
+        [sys.executable, "-c", "import triton; print(triton.__version__)"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return f"{gpu}; torch {torch.__version__}; triton {triton}; Python {sys.version.split()[0]}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="+", choices=("references", "cases", "clock", "capacity"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock`")
+    parser.add_argument("--all", action="store_true", help="`references` over all 250 problems")
+    options = parser.parse_args(argv)
+    sections = {
+        "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW),
+        "cases": cases, "clock": lambda: clock(options.repeats), "capacity": capacity,
+    }  # fmt: skip
+    options.out.mkdir(parents=True, exist_ok=True)
+    command = "python benchmarks/report.py " + shlex.join(sys.argv[1:] if argv is None else argv)
+    for section in options.sections:
+        rows = sections[section]()
+        header = next(rows)
+        with open(options.out / f"{section}.md", "w") as file:
+            file.write(f"# {section}\n\n{datetime.date.today()}; {machine()}\n\n`{command}`\n\n")
+            file.write("| " + " | ".join(header) + " |\n|" + "---|" * len(header) + "\n")
+            for row in rows:  # written as they come: an interrupted run keeps what it has
+                line = "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in row) + " |"
+                file.write(line + "\n")
+                file.flush()
+                print(line if section != "references" else json.dumps(row[:8]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The interval of a speedup covers the truth about as often as it says, few and correlated as the samples are."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+
+from kbenv.sandbox.judge.statistics import bootstrap_ratio, centre, standard_error
+
+TRUE_RATIO = 1.5
+
+
+def draw_pairs(
+    generator: random.Random, pairs: int, turns: int, between: float, within: float
+) -> list[list[tuple[float, float]]]:
+    """Turns of a reference TRUE_RATIO times as slow; every pair of runners has a steady error of its own."""
+    drawn = []
+    for _ in range(pairs):
+        reference, submission = (math.exp(generator.gauss(0, between)) for _ in range(2))
+        drawn.append(
+            [
+                (
+                    TRUE_RATIO * reference * math.exp(generator.gauss(0, within)),
+                    submission * math.exp(generator.gauss(0, within)),
+                )
+                for _ in range(turns)
+            ]
+        )
+    return drawn
+
+
+@pytest.mark.parametrize(("pairs", "between"), [(4, 0.015), (4, 0.0), (3, 0.015), (8, 0.015), (12, 0.015)])
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(pairs, between, statistic):
+    generator = random.Random(pairs)
+    trials, covered = 300, 0
+    for trial in range(trials):
+        ratio = bootstrap_ratio(draw_pairs(generator, pairs, 5, between, 0.01), statistic, 200, 0.95, trial)
+        covered += ratio.low <= TRUE_RATIO <= ratio.high
+    assert 0.90 <= covered / trials <= 1.0, covered / trials
+
+
+def test_steady_differences_between_pairs_widen_the_interval():
+    def width(between: float) -> float:
+        generator = random.Random(7)
+        widths = []
+        for trial in range(30):
+            ratio = bootstrap_ratio(draw_pairs(generator, 4, 5, between, 0.01), "mean", 200, 0.95, trial)
+            widths.append(ratio.high / ratio.low)
+        return statistics.fmean(widths) - 1
+
+    assert width(0.03) > 3 * width(0.0)
+
+
+def test_more_pairs_narrow_the_interval():
+    def width(pairs: int) -> float:
+        generator = random.Random(3)
+        drawn = [bootstrap_ratio(draw_pairs(generator, pairs, 5, 0.02, 0.01), "mean", 200, 0.95, n) for n in range(20)]
+        return statistics.fmean(ratio.high / ratio.low for ratio in drawn) - 1
+
+    assert width(4) > 1.5 * width(16)
+
+
+def test_the_interval_contains_its_value_and_the_same_seed_gives_the_same():
+    pairs = draw_pairs(random.Random(1), 4, 5, 0.02, 0.02)
+    ratio = bootstrap_ratio(pairs, "mean", 500, 0.95, 9)
+    assert ratio.low <= ratio.value <= ratio.high
+    assert ratio == bootstrap_ratio(pairs, "mean", 500, 0.95, 9)
+    reference, submission = (statistics.fmean(t[i] for pair in pairs for t in pair) for i in (0, 1))
+    assert ratio.value == pytest.approx(reference / submission)
+
+
+def test_turns_without_spread_give_an_interval_without_width():
+    ratio = bootstrap_ratio([[(3.0, 2.0)] * 5] * 4, "median", 100, 0.95, 1)
+    assert (ratio.low, ratio.value, ratio.high) == pytest.approx((1.5, 1.5, 1.5))
+
+
+def test_a_single_pair_has_an_interval_over_its_turns():
+    pairs = draw_pairs(random.Random(2), 1, 6, 0.0, 0.05)
+    ratio = bootstrap_ratio(pairs, "mean", 500, 0.95, 1)
+    assert ratio.low < ratio.value < ratio.high
+    lone = bootstrap_ratio([[(3.0, 2.0)]], "mean", 10, 0.95, 1)
+    assert lone.low == pytest.approx(1.5)
+
+
+def test_the_median_ignores_one_slow_turn_and_the_mean_does_not():
+    turns = [1.0, 1.0, 1.0, 1.0, 9.0]
+    assert centre(turns, "median") == 1.0
+    assert centre(turns, "mean") == pytest.approx(2.6)
+
+
+def test_the_standard_error_of_one_value_is_infinite():
+    assert standard_error([1.0]) == math.inf
+    assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
