@@ -71,7 +71,8 @@ $(STAMP): pyproject.toml constraints.txt
 		fi
 	done
 	if [ -z "$$python" ]; then
-		echo "kbenv needs Python 3.11 or newer; $(or $(PYTHON),python3) is $$($(or $(PYTHON),python3) --version 2>&1 | tail -n 1 || true)." >&2
+		found="$$("$(or $(PYTHON),python3)" --version 2>&1)" || found="not to be had"
+		echo "kbenv needs Python 3.11 or newer; $(or $(PYTHON),python3) is $$found" >&2
 		echo "Install it (Debian, Ubuntu: apt-get install python3 python3-venv python3-dev) or name one: make PYTHON=/path/to/python3" >&2
 		exit 1
 	fi

@@ -6,6 +6,7 @@ decided here alone: whatever leaves this module is final.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -21,6 +22,9 @@ ATTEMPTS = 6
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 60.0
 MESSAGE_CHARS = 300
+KEY_CHARS = 8
+"""A shorter value is no key, and may be a word of any message."""
+_KEY_ENDINGS = ("_API_KEY", "_TOKEN")
 
 
 class ContextWindowError(ModelError):
@@ -186,16 +190,20 @@ def _check_environment(litellm: ModuleType, name: str) -> None:
         ) from error
     missing = litellm.validate_environment(name).get("missing_keys") or []
     # Only keys: what else litellm lists (OLLAMA_API_BASE, AWS_REGION_NAME) has defaults or other sources.
-    keys = [key for key in missing if key.endswith(("_API_KEY", "_TOKEN"))]
+    keys = [key for key in missing if key.endswith(_KEY_ENDINGS)]
     if keys:
         raise UsageError(f"no key for {name}: set {' or '.join(keys)} in the environment (kbenv stores no keys)")
 
 
 def _is_quota(error: BaseException) -> bool:
     """An exhausted account arrives as a rate limit; waiting does not refill it."""
-    return "insufficient_quota" in str(error)
+    return "insufficient_quota" in f"{error} {getattr(error, 'body', None)}"
 
 
 def _one_line(error: BaseException) -> str:
+    """The provider's words on one line, bounded, without the key that some of them repeat."""
     text = " ".join(str(error).split())
+    for name, value in os.environ.items():
+        if name.endswith(_KEY_ENDINGS) and len(value) >= KEY_CHARS:
+            text = text.replace(value, f"[{name}]")
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."

@@ -37,6 +37,7 @@ class Evaluator:
         sandbox: "auto" or "process". "docker" is refused until its image exists.
         backend: "auto", or the one backend whose kernels count as custom: "cuda", "triton", "cpp" or "c".
         require_custom_kernel: overrides the protocol's choice when given.
+        cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
 
     Raises:
@@ -52,6 +53,7 @@ class Evaluator:
         sandbox: str = "auto",
         backend: str = "auto",
         require_custom_kernel: bool | None = None,
+        cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
         if isinstance(protocol, str):
@@ -67,6 +69,7 @@ class Evaluator:
         self.device, visible = choose_device(device)
         self._sandbox: Sandbox = ProcessSandbox(visible)
         self._on_phase = on_phase or (lambda _: None)
+        self._verdicts: dict[tuple[str, str, str], Verdict] | None = {} if cache else None
 
     def __enter__(self) -> Self:
         return self
@@ -95,10 +98,16 @@ class Evaluator:
             source.encode()
         except UnicodeEncodeError as e:
             return self._failed(problem, source, Status.LOAD_ERROR, Stage.LOAD, f"the source is not valid text: {e}")
+        key = (problem.id, problem.source_for(self.device), source)
+        if self._verdicts is not None and key in self._verdicts:
+            return self._verdicts[key]
         job = Job(problem, source, self.protocol, self.device.split(":")[0], _threads())
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
-        return self._verdict(problem, source, result)
+        verdict = self._verdict(problem, source, result)
+        if self._verdicts is not None:
+            self._verdicts[key] = verdict
+        return verdict
 
     def format_error(self, problem: Problem | str, message: str) -> Verdict:
         """The verdict for an answer that holds no code; nothing runs."""

@@ -72,6 +72,10 @@ class Timing(_Frozen):
     warmup_calls: int = Field(description="calls at each slot before anything is timed")
     timed_calls: int = Field(description="timed calls of each runner, at least")
     runner_pairs: int = Field(description="how often both runners are created anew; blocks of the bootstrap")
+    slow_pair_s: float = Field(
+        description="a pair that takes longer to build is created `slow_runner_pairs` times only"
+    )
+    slow_runner_pairs: int
     turns_per_pair: int = Field(description="timed turns of each runner in one pair, at least")
     statistic: Literal["mean", "median"] = Field(description="over the turns")
     target_turn_ms: float = Field(description="a turn holds as many calls as fill this time, slots permitting")
@@ -131,9 +135,11 @@ def _timing(warmup_calls: int, timed_calls: int) -> Timing:
         warmup_calls=warmup_calls,
         timed_calls=timed_calls,
         runner_pairs=4,
+        slow_pair_s=5.0,
+        slow_runner_pairs=3,
         turns_per_pair=5,
         statistic="mean",
-        target_turn_ms=10.0,
+        target_turn_ms=8.0,
         max_slots=192,
         cold_l2_multiple=3.0,
         single_call_below_ms=1.0,

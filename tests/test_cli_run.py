@@ -219,6 +219,15 @@ def test_problems_without_recorded_answers_are_left_out_and_named(
     assert main(arguments(tmp_path, replay, "-n", "1", problems="core/level2/*")) == 2
 
 
+def test_replay_alone_means_the_shipped_answers_wherever_it_is_called(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator = start()
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments(tmp_path, "replay:")) == 0
+    assert "def forward(self, x):\n        return x\n" in evaluator.sources[0]
+
+
 def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
     tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:

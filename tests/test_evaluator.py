@@ -182,7 +182,9 @@ def test_a_second_fault_is_raised_as_it_is():
     assert len(sandbox.jobs) == 2
 
 
-@pytest.mark.parametrize("fault", [ReferenceFaultError("it raises"), DeviceMemoryError("need 3, have 2"), KeyError("x")])
+@pytest.mark.parametrize(
+    "fault", [ReferenceFaultError("it raises"), DeviceMemoryError("need 3, have 2"), KeyError("x")]
+)
 def test_a_fault_that_would_only_come_again_is_not_retried(fault):
     evaluator, sandbox = make_evaluator(fault, make_result())
     with pytest.raises(type(fault)):

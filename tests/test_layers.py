@@ -27,7 +27,7 @@ LAYERS = (
     {"kbenv.problems", "kbenv.prompts", "kbenv.protocol"},
     {"kbenv.errors"},
 )  # fmt: skip
-"""From the top down. A module may import its own layer's and lower ones; the package `kbenv` itself stands above all."""
+"""From the top down. Imports may go within a layer and down; the package `kbenv` itself stands above."""
 
 INSIDE = ("boot", "buffers", "confine", "layout", "seccomp", "wire", "zygote", "judge", "runner")
 """Of kbenv.sandbox: what a sandbox's own interpreter runs, without kbenv."""
@@ -114,13 +114,13 @@ def pickling(name: str, source: str) -> list[str]:
     found = [
         f"{name}:{item.line} imports {item.target}"
         for item in imports_in(source)
-        if item.level == 0
-        and any(item.target == module or item.target.startswith(f"{module}.") for module in PICKLING)
+        if item.level == 0 and any(item.target == module or item.target.startswith(f"{module}.") for module in PICKLING)
     ]
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if (node.value.id, node.attr) in UNPICKLING_CALLS:
-                found.append(f"{name}:{node.lineno} uses {node.value.id}.{node.attr}")
+        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
+            continue
+        if (node.value.id, node.attr) in UNPICKLING_CALLS:
+            found.append(f"{name}:{node.lineno} uses {node.value.id}.{node.attr}")
     return found
 
 

@@ -111,10 +111,21 @@ def test_permanent_faults_are_not_retried(litellm: ScriptedLitellm, kind: str) -
 
 
 def test_an_exhausted_account_is_permanent_although_it_arrives_as_a_rate_limit(litellm: ScriptedLitellm) -> None:
-    litellm.outcomes = [litellm.RateLimitError("insufficient_quota: add credit"), make_response()]
-    with pytest.raises(ModelError, match="insufficient_quota"):
+    fault = litellm.RateLimitError("You exceeded your current quota")
+    fault.body = {"code": "insufficient_quota"}
+    litellm.outcomes = [fault, make_response()]
+    with pytest.raises(ModelError, match="current quota"):
         make_model().query(MESSAGES)
     assert len(litellm.requests) == 1
+
+
+def test_a_key_that_the_provider_repeats_is_not_shown(
+    litellm: ScriptedLitellm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-secret-value")
+    litellm.outcomes = [litellm.AuthenticationError("Incorrect API key provided: sk-secret-value")]
+    with pytest.raises(ModelError, match=r"provided: \[SOME_API_KEY\]"):
+        make_model().query(MESSAGES)
 
 
 def test_a_conversation_that_is_too_long_is_an_error_of_its_own(litellm: ScriptedLitellm) -> None:

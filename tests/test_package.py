@@ -100,6 +100,12 @@ def test_an_environment_can_be_made_without_importing_kbenv_first(tmp_path):
 
 @pytest.mark.parametrize("command", [["--version"], ["--help"], ["run", "--help"]])
 def test_the_command_line_answers_without_loading_torch(command, tmp_path):
-    code = f"import sys\nfrom kbenv.cli import main\ntry:\n    main({command!r})\nfinally:\n    assert 'torch' not in sys.modules\n"
-    done = run("-c", code, cwd=tmp_path)
-    assert "kbenv" in done
+    code = (
+        "import sys\n"
+        "from kbenv.cli import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "finally:\n"
+        "    assert 'torch' not in sys.modules\n"
+    )
+    assert "kbenv" in run("-c", code, *command, cwd=tmp_path)

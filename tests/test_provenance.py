@@ -16,7 +16,7 @@ CUDA = (
     f'SOURCE = """\n// a kernel\n__global__ void relu(float *x) {{}}\n"""\n'
     f'module = load_inline("relu", cpp_sources="", cuda_sources=SOURCE)\n\n\n{MODEL}'
 )
-CPP = f'import torch\nfrom torch.utils.cpp_extension import load_inline\nmodule = load_inline("r", cpp_sources="")\n{MODEL}'
+CPP = f'from torch.utils.cpp_extension import load_inline\n\nmodule = load_inline("r", cpp_sources="")\n\n\n{MODEL}'
 C = f'import ctypes\nimport torch\n\nlibrary = ctypes.CDLL("./kernel.so")\n\n\n{MODEL}'
 
 

@@ -52,7 +52,11 @@ def pipe_holding(data: bytes) -> int:
 
 def test_messages_arrive_in_order_and_unchanged(channels):
     sender, receiver = channels
-    messages = [{"op": "load", "n": 1, "x": 0.1, "text": "‘ü’ \U0001f600 \0", "none": None, "list": [{}, []]}, {}, {"a": True}]
+    messages = [
+        {"op": "load", "n": 1, "x": 0.1, "text": "‘ü’ \U0001f600 \0", "none": None, "list": [{}, []]},
+        {},
+        {"a": True},
+    ]
     for message in messages:
         sender.send(message)
     assert [receiver.receive(1.0) for _ in messages] == messages
@@ -180,7 +184,7 @@ def test_integers_too_long_to_parse_are_refused():
 
 def test_half_surrogate_pairs_are_replaced_and_whole_ones_kept(raw):
     theirs, channel = raw
-    theirs.send(frame(rb'{"detail": ["a\ud800b \UDC00"], "\ud83d": 1, "smile": "\ud83d\ude00"}'.replace(rb"\U", rb"\u")))
+    theirs.send(frame(b'{"detail": ["a\\ud800b \\uDC00"], "\\ud83d": 1, "smile": "\\ud83d\\ude00"}'))
     message = channel.receive(1.0)
     assert message == {"detail": ["a?b ?"], "?": 1, "smile": "\U0001f600"}
     json.dumps(message, ensure_ascii=False).encode()

@@ -112,10 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
         on_phase=progress.show_phase,
     ) as evaluator:
         store = Store(arguments.out, _config(arguments, evaluator))
-        session = _Session(arguments, evaluator, store, _within_budget(arguments, store, open_model))
+        this_run = _Run(arguments, evaluator, store, _within_budget(arguments, store, open_model))
         try:
             with progress:
-                rows, stopped = session.play(problems, progress)
+                rows, stopped = this_run.play(problems, progress)
         except KeyboardInterrupt:
             print("kbenv: interrupted; run the same command again to go on", file=sys.stderr)
             return EXIT_INTERRUPTED
@@ -134,7 +134,7 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class _Session:
+class _Run:
     """What all problems of a run share."""
 
     arguments: argparse.Namespace

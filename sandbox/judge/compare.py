@@ -12,8 +12,8 @@ import torch
 
 from ..layout import Arena, Leaf
 
-CHUNK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 22}
-"""In float64 and with some twenty temporaries: on the CPU they stay in its cache (ten times faster than 2**22)."""
+CHUNK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 23}
+"""In float64 and with some twenty temporaries: on the CPU they stay in its cache (ten times faster than 2**23)."""
 
 
 @dataclass
@@ -46,6 +46,11 @@ def compare(
     NaN and infinities must stand at the same places (with the same sign). Integers and booleans must be equal. Of
     complex numbers the parts are compared. The arenas may lie on the host: chunks go to `device`.
     """
+    size = expected.layout.slot_bytes
+    part = slice(slots.start * size, slots.stop * size)
+    if same_bytes(expected.flat[part], found.flat[part]):  # equal bytes are equal values, NaN included
+        into.elements += len(slots) * sum(leaf.elements for leaf in expected.layout.leaves)
+        return into
     for index, leaf in enumerate(expected.layout.leaves):
         for slot, start, e, f in _chunks(expected, found, slots, index, leaf, CHUNK_ELEMENTS[device]):
             _compare_chunk(e.to(device), f.to(device), absolute, relative, into, leaf, index, slot, start)
@@ -143,8 +148,24 @@ def count_nonfinite(arena: Arena, slot: int, device: str) -> int:
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two flat uint8 tensors are equal, in chunks (a comparison of gigabytes would need as many again)."""
-    step = 1 << 28
+    """Whether two flat uint8 tensors of whole slots are equal, in chunks: at once needs as much memory again."""
+    a, b, step = a.view(torch.int64), b.view(torch.int64), 1 << 25
     return all(
         torch.equal(a[start : start + step], b[start : start + step].to(a.device)) for start in range(0, len(a), step)
     )
+
+
+def relative_difference(a: Arena, b: Arena, slot: int, device: str) -> float:
+    """Root mean square of the difference over that of `a`, over the finite floating elements of a slot."""
+    if same_bytes(a.slot(slot), b.slot(slot)):
+        return 0.0
+    difference = size = 0.0
+    for index, leaf in enumerate(a.layout.leaves):
+        if leaf.torch_dtype.is_floating_point:
+            step = CHUNK_ELEMENTS[device]
+            for start in range(0, leaf.elements, step):
+                x, y = (arena.flat_leaf(slot, index)[start : start + step].to(device).double() for arena in (a, b))
+                finite = torch.isfinite(x) & torch.isfinite(y)
+                difference += float(torch.where(finite, x - y, 0.0).square().sum())
+                size += float(torch.where(finite, x, 0.0).square().sum())
+    return math.sqrt(difference / size) if size > 0 else 0.0

@@ -57,8 +57,6 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
     from .faults import InfrastructureFault
     from .job import Job
 
-    torch = sys.modules["torch"]
-    torch.set_num_threads(os.cpu_count() or 1)
     channel.send({"ready": True, "software": _software()})
     while True:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import statistics
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -115,13 +116,14 @@ class Timer:
                     self.clock_notes.append("a call waits for the device on the host: timed without the gate")
         return series
 
-    def alone(self) -> float:
-        """The reference's latency before the submission's process exists."""
+    def alone(self) -> tuple[float, float]:
+        """The reference's latency before the submission's process exists, and its standard error."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
         for _ in range(max(3, self._turns() // 2)):
             self.round(series, ("reference", "null"))
-        return centre(series.latencies("reference"), self.rule["statistic"])
+        latencies = series.latencies("reference")
+        return centre(latencies, self.rule["statistic"]), standard_error(latencies)
 
     def _turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
@@ -136,11 +138,15 @@ class Timer:
         """Per pair of runners its timed turns, and the open turns that warmed it."""
         timed: list[Series] = []
         opened: list[Series] = []
-        while len(timed) < self.rule["runner_pairs"]:
+        wanted = self.rule["runner_pairs"]
+        while len(timed) < wanted:
             if timed or opened:
+                started = time.monotonic()
                 with self.job.reference_faults():
                     self.job.recreate_reference()
                 self.job.recreate_submission("timing")
+                if time.monotonic() - started > self.rule["slow_pair_s"]:
+                    wanted = min(wanted, self.rule["slow_runner_pairs"])
             before = (self.calls, self.gated)
             opened.append(self.warm_up(_ARMS, events))
             if timed and before != (self.calls, self.gated):
@@ -173,7 +179,7 @@ class Timer:
 def measure_alone(job: Job) -> None:
     """Before the submission starts: see Timer.alone."""
     timer = Timer(job)
-    job.result["reference_alone_ms"] = timer.alone()
+    job.reference_alone = timer.alone()
     job.timer_start = (timer.calls, timer.gated, timer.clock_notes)
 
 
@@ -209,9 +215,9 @@ def measure(job: Job) -> None:
                 "a call alone is slower than calls in a row beyond three standard errors: single calls count"
             )
 
-    alone: float = job.result.pop("reference_alone_ms")
-    gap = reference - alone
-    if not single_counts and gap > max(_GAP * alone, 3 * standard_error(all_turns["reference"])):
+    alone, alone_error = job.reference_alone
+    error = math.hypot(alone_error, standard_error(all_turns["reference"]))
+    if not single_counts and reference - alone > max(_GAP * alone, 3 * error):
         job.flags.append(
             f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
         )

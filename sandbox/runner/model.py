@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import mmap
 import os
 import sys
 from types import ModuleType
@@ -112,14 +113,15 @@ def load_state(model: Any, described: list[dict[str, Any]], descriptor: int) -> 
     if not matches:
         return "seed"
     offset = 0
-    with torch.no_grad(), os.fdopen(os.dup(descriptor), "rb") as file:
-        for item in described:
-            file.seek(offset)
-            data = bytearray(file.read(item["bytes"]))
-            offset += item["bytes"]
-            target = own[item["name"]]
-            if data:
-                value = torch.frombuffer(data, dtype=target.dtype).reshape(target.shape)
-                if not torch.equal(value, target.cpu()):
-                    target.copy_(value)
+    total = sum(item["bytes"] for item in described)
+    if total:
+        with torch.no_grad(), mmap.mmap(descriptor, total, mmap.MAP_PRIVATE) as memory:
+            data = torch.frombuffer(memory, dtype=torch.uint8)
+            for item in described:
+                target = own[item["name"]]
+                if item["bytes"]:
+                    raw = data[offset : offset + item["bytes"]].clone()  # aligned for its type
+                    target.copy_(raw.view(target.dtype).reshape(target.shape))
+                offset += item["bytes"]
+            del data
     return "state_dict"

@@ -41,7 +41,6 @@ def make_protocol(rules: str) -> Protocol:
         return protocol
     timing = protocol.timing.model_copy(
         update={
-            "warmup_calls": 1,
             "timed_calls": 4,
             "runner_pairs": 2,
             "turns_per_pair": 4,
@@ -66,15 +65,19 @@ def make_protocol(rules: str) -> Protocol:
 
 @pytest.fixture(scope="session")
 def get_evaluator() -> Iterator[GetEvaluator]:
-    """`get_evaluator(rules, device="cpu", **options)`: see `make_protocol`. A secret lies in the host's environment."""
+    """`get_evaluator(rules, device="cpu", **changes)`: see `make_protocol`; `changes` are the protocol's own fields.
+
+    A secret lies in the host's environment meanwhile.
+    """
     evaluators: dict[Any, Evaluator] = {}
     os.environ[SECRET] = f"{SECRET} must not be seen"
     with ExitStack() as stack:
 
-        def get(rules: str, device: str = "cpu", **options: Any) -> Evaluator:
-            key = (rules, device, *sorted(options.items()))
+        def get(rules: str, device: str = "cpu", **changes: Any) -> Evaluator:
+            key = (rules, device, *sorted(changes.items()))
             if key not in evaluators:
-                evaluator = Evaluator(protocol=make_protocol(rules), device=device, sandbox="process", **options)
+                protocol = make_protocol(rules).model_copy(update=changes)
+                evaluator = Evaluator(protocol=protocol, device=device, sandbox="process")
                 evaluators[key] = stack.enter_context(evaluator)
             return evaluators[key]
 

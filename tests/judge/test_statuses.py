@@ -20,7 +20,7 @@ def as_parameters(cases: list[Case]) -> list:
 
 def evaluate(case: Case, get_evaluator, device: str = "cpu") -> Verdict:
     rules = "brisk" if case.constants.get("SLOW") else "tight"
-    return get_evaluator(rules, device, **case.constants.get("OPTIONS", {})).evaluate(case.problem, case.source)
+    return get_evaluator(rules, device, **case.constants.get("PROTOCOL", {})).evaluate(case.problem, case.source)
 
 
 def assert_as_expected(case: Case, verdict: Verdict) -> None:

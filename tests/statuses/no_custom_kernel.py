@@ -4,7 +4,7 @@ import torch
 
 PROBLEM = "core/level1/relu"
 EXPECT = ["NO_CUSTOM_KERNEL"]
-OPTIONS = {"require_custom_kernel": True}
+PROTOCOL = {"require_custom_kernel": True}
 
 
 class ModelNew(torch.nn.Module):
