@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -169,14 +170,15 @@ class BudgetedModel:
 
 def _import_litellm() -> ModuleType:
     try:
-        import litellm
+        litellm: Any = import_module("litellm")  # an extra: type checkers must do without it as well
     except ImportError as error:
         raise UsageError(
             f"asking a language model needs litellm, which cannot be imported ({error}); "
             "pip install 'kbenv[llm]', or replay recorded answers with --model replay:"
         ) from error
     litellm.suppress_debug_info = True  # else it prints advertisements around every fault
-    return litellm
+    module: ModuleType = litellm
+    return module
 
 
 def _check_environment(litellm: ModuleType, name: str) -> None:

@@ -6,6 +6,7 @@ Sections:
     cases: a cheat and honest kernels on KernelBench L1/19 and L1/1.
     clock: the reference against itself on ten problems from 0.01 to 10 ms, several verdicts each: how often the
         interval covers 1.0, and the judge's clock beside CUDA events and Triton's do_bench.
+    recovery: a kernel that writes out of bounds, one that never ends, and after each an honest one.
     capacity: L1/19 with all but 24 GB of the card taken by another process.
 
 Needs a KernelBench checkout (KBENV_KERNELBENCH) for all but `clock`.
@@ -27,13 +28,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kbenv import Evaluator, Verdict, list_problems, load_problem
+from kbenv import Evaluator, Verdict, get_protocol, list_problems, load_problem
 from kbenv.errors import SandboxError, UsageError
 from kbenv.problems import Problem
 
 KERNELS = Path(__file__).parent / "kernels"
 SPECIAL = ("level1/95", "level1/90", "level1/98", "level2/23", "level2/66", "level2/80", "level2/83", "level3/35")
-DRAW = {1: 22, 2: 16, 3: 12}
+DRAW = {1: 18, 2: 13, 3: 9}
 CASES = (
     ("level1/19", "relu_identity"), ("level1/19", "relu_cuda"), ("level1/19", "relu_triton"),
     ("level1/1", "matmul_fp32"), ("level1/1", "matmul_exact"), ("level1/1", "matmul_tf32"),
@@ -97,9 +98,11 @@ VERDICT_HEADER = [
 ]  # fmt: skip
 
 
-def references(draw: dict[int, int]) -> Iterator[list[str]]:
+def references(draw: dict[int, int], only: str | None) -> Iterator[list[str]]:
     yield VERDICT_HEADER
-    chosen = {f"kernelbench/{name}" for name in SPECIAL}
+    if only:
+        draw = {}
+    chosen = {f"kernelbench/{name}" for name in (only.split(",") if only else SPECIAL)}
     for level, count in draw.items():
         ids = [problem.id for problem in list_problems(f"kernelbench/level{level}/*")]
         chosen |= set(random.Random(level).sample(ids, min(count, len(ids))))
@@ -117,14 +120,23 @@ def cases() -> Iterator[list[str]]:
             yield verdict_row(problem, kernel, *judge(evaluator, problem, (KERNELS / f"{kernel}.py").read_text()))
 
 
-def clock(repeats: int) -> Iterator[list[str]]:
+def clock(repeats: int, budget_s: float) -> Iterator[list[str]]:
     yield ["problem", "judge ms", "judge, paired reference ms", "events ms", "do_bench ms", "judge/do_bench",
            "calls a turn", "speedups", "half-width", "covers 1.0", "s per verdict"]  # fmt: skip
     covered = total = 0
+    benches = do_bench()
+    judged_problems = {}
+    with Evaluator(protocol="verified", require_custom_kernel=False) as evaluator:
+        problems = [clock_problem(operator, size) for operator, size in CLOCK_PROBLEMS]
+        judged_problems: dict[str, list[tuple[Verdict | None, str, float]]] = {problem.id: [] for problem in problems}
+        started = time.monotonic()
+        for _ in range(repeats):
+            for problem in problems:
+                if time.monotonic() - started < budget_s:
+                    judged_problems[problem.id].append(judge(evaluator, problem, as_submission(problem)))
     for operator, size in CLOCK_PROBLEMS:
         problem = clock_problem(operator, size)
-        with Evaluator(protocol="verified", require_custom_kernel=False) as evaluator:
-            judged = [judge(evaluator, problem, as_submission(problem)) for _ in range(repeats)]
+        judged = judged_problems[problem.id]
         verdicts = [verdict for verdict, _, _ in judged if verdict is not None and verdict.speedup is not None]
         if not verdicts:
             yield [problem.id, *[""] * 9, judged[0][1]]
@@ -134,7 +146,7 @@ def clock(repeats: int) -> Iterator[list[str]]:
         covered, total = covered + covers, total + len(speedups)
         latency = statistics.median(verdict.latency_ms or 0.0 for verdict in verdicts)
         events = [v.measurement.submission_event_ms for v in verdicts if v.measurement]
-        bench = do_bench(operator, size)
+        bench = benches[problem.id]
         yield [
             problem.id, number(latency), number(statistics.median(v.reference_latency_ms or 0.0 for v in verdicts)),
             number(statistics.median([event for event in events if event is not None])), number(bench),
@@ -146,14 +158,27 @@ def clock(repeats: int) -> Iterator[list[str]]:
     yield ["all", *[""] * 8, f"{covered}/{total}", ""]
 
 
-def do_bench(operator: str, size: int) -> float:
-    """Triton's do_bench (median; it flushes the L2 cache before every call), in a process of its own."""
-    shape = f"({size}, {size})" if operator == "matmul" else f"({size // 1024}, 1024)"
-    program = (
-        "import torch, triton.testing as t\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
-        f"x = torch.randn{shape}.cuda()\nprint(t.do_bench(lambda: {_FORWARD[operator]}, return_mode='median'))"
-    )
-    return float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+def do_bench() -> dict[str, float]:
+    """Triton's do_bench (median; it flushes the L2 cache before each call) by problem, in a process of its own."""
+    program = "import torch, triton.testing as t\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
+    for operator, size in CLOCK_PROBLEMS:
+        shape = f"({size}, {size})" if operator == "matmul" else f"({size // 1024}, 1024)"
+        program += (
+            f"x = torch.rand{shape}.cuda()\nprint(t.do_bench(lambda: {_FORWARD[operator]}, return_mode='median'))\n"
+        )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    return {f"{operator} {size}": float(value) for (operator, size), value in zip(CLOCK_PROBLEMS, printed, strict=True)}
+
+
+def recovery() -> Iterator[list[str]]:
+    yield VERDICT_HEADER
+    problem = clock_problem("relu", 1 << 24)
+    protocol = get_protocol("verified")
+    limits = protocol.limits.model_copy(update={"call_s": 3.0, "build_s": 20.0})  # the endless one is to end soon
+    protocol = protocol.model_copy(update={"limits": limits})
+    with Evaluator(protocol=protocol) as evaluator:
+        for name in ("relu_out_of_bounds", "relu_triton", "relu_endless", "relu_triton"):
+            yield verdict_row(problem, name, *judge(evaluator, problem, (KERNELS / f"{name}.py").read_text()))
 
 
 @contextlib.contextmanager
@@ -200,14 +225,16 @@ def machine() -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="+", choices=("references", "cases", "clock", "capacity"))
+    parser.add_argument("sections", nargs="+", choices=("references", "cases", "clock", "recovery", "capacity"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock`")
+    parser.add_argument("--budget-s", type=float, default=1e9, help="`clock` begins no verdict after this many seconds")
+    parser.add_argument("--only", help="`references`: these problems only, such as level1/50,level2/12")
     parser.add_argument("--all", action="store_true", help="`references` over all 250 problems")
     options = parser.parse_args(argv)
     sections = {
-        "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW),
-        "cases": cases, "clock": lambda: clock(options.repeats), "capacity": capacity,
+        "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW, options.only),
+        "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s), "recovery": recovery, "capacity": capacity,
     }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     command = "python benchmarks/report.py " + shlex.join(sys.argv[1:] if argv is None else argv)

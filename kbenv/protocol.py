@@ -64,6 +64,12 @@ class Tolerance(_Frozen):
 
     absolute: float
     relative: float
+    baseline_factor: float | None = Field(
+        default=None,
+        description="where the baseline itself (the reference under its timing flags) is outside on the same inputs, "
+        "`absolute` becomes this many times the baseline's largest error, per output",
+    )
+    baseline_ceiling: float | None = Field(default=None, description="but never more than this")
 
 
 class Timing(_Frozen):
@@ -174,7 +180,9 @@ def _verified(precision: Precision) -> Protocol:
         drawing="device",
         standard_trials=5,
         hidden_inputs=D1_D4,
-        tolerance=Tolerance(absolute=tolerance, relative=tolerance),
+        # A TF32 convolution of 3x inputs leaves some elements outside 1e-3 (measured: up to 0.006), so that PyTorch's
+        # own baseline would be refused; the ceiling is the tolerance of upstream's v0.
+        tolerance=Tolerance(absolute=tolerance, relative=tolerance, baseline_factor=2.0, baseline_ceiling=1e-2),
         tf32=TF32Table(reference_correctness=OFF, reference_timing=ON, submission=ON),
         timing=_timing(warmup_calls=3, timed_calls=10),
         memory=True,

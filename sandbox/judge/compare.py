@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,20 @@ class Comparison:
     max_abs_error: float = 0.0
     max_rel_error: float = 0.0
     first: dict[str, Any] | None = field(default=None)
+    output_errors: dict[int, float] = field(default_factory=dict)
+    """Largest absolute error by output."""
+    widened_to: float | None = None
+    """The largest absolute tolerance used, where the baseline's own error widened it."""
+
+    def merge(self, other: Comparison) -> None:
+        """Adds what another comparison saw."""
+        self.elements += other.elements
+        self.mismatched += other.mismatched
+        self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
+        self.max_rel_error = max(self.max_rel_error, other.max_rel_error)
+        self.first = self.first or other.first
+        if other.widened_to is not None:
+            self.widened_to = max(self.widened_to or 0.0, other.widened_to)
 
     @property
     def passed(self) -> bool:
@@ -35,17 +49,22 @@ class Comparison:
             "elements": self.elements, "mismatched": self.mismatched,
             "max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error,
         }  # fmt: skip
+        if self.widened_to is not None:
+            evidence["tolerance_widened_to"] = self.widened_to
         return evidence | ({"first_mismatch": self.first} if self.first else {})
 
 
 def compare(
-    expected: Arena, found: Arena, slots: range, absolute: float, relative: float, device: str, into: Comparison
+    expected: Arena, found: Arena, slots: range, absolute: Sequence[float], relative: float, device: str
 ) -> Comparison:
     """Compares every element of `slots`: |found - expected| <= absolute + relative * |expected|, as torch.allclose.
+
+    `absolute` has one tolerance per output.
 
     NaN and infinities must stand at the same places (with the same sign). Integers and booleans must be equal. Of
     complex numbers the parts are compared. The arenas may lie on the host: chunks go to `device`.
     """
+    into = Comparison()
     size = expected.layout.slot_bytes
     part = slice(slots.start * size, slots.stop * size)
     if same_bytes(expected.flat[part], found.flat[part]):  # equal bytes are equal values, NaN included
@@ -53,7 +72,7 @@ def compare(
         return into
     for index, leaf in enumerate(expected.layout.leaves):
         for slot, start, e, f in _chunks(expected, found, slots, index, leaf, CHUNK_ELEMENTS[device]):
-            _compare_chunk(e.to(device), f.to(device), absolute, relative, into, leaf, index, slot, start)
+            _compare_chunk(e.to(device), f.to(device), absolute[index], relative, into, leaf, index, slot, start)
     return into
 
 

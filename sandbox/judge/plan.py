@@ -13,7 +13,9 @@ from dataclasses import dataclass
 CONTEXT_BYTES = 700 << 20
 """A CUDA context with PyTorch's libraries, at most (0.5 GB measured on an H200). Two are still to come when the plan is
 made: the submission's and the null runner's."""
-_CHUNK_BYTES = 512 << 20
+_CHUNK_BYTES = 1 << 30
+_LONGEST_ROTATION_MS = 100.0
+"""Slots are not added for a cold L2 cache beyond this much work: a call this long hardly feels its cache."""
 _TURN_SHARE = 0.4
 """Of the free memory, at most, for slots beyond the first: filling and snapshotting more costs more than it tells."""
 
@@ -24,9 +26,10 @@ class DoesNotFitError(MemoryError):
 
 @dataclass(frozen=True)
 class Plan:
-    """Slots of `input_bytes` and `output_bytes` each."""
+    """How many slots there are, and how many calls (one a slot) a turn has; fewer calls than slots rotate."""
 
     slots: int
+    calls: int
     exclusive: bool
     l2_cold: bool
     need_bytes: int
@@ -58,14 +61,13 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
     shared_need = 2 * demand.work_bytes + contexts + _CHUNK_BYTES
     room = int(demand.free_bytes * 0.95) - shared_need
     both = demand.input_bytes + demand.output_bytes
-    wanted = max(
-        math.ceil(target_turn_ms / max(demand.forward_ms, 1e-3)),
-        math.ceil(cold_l2_multiple * demand.l2_bytes / both),
-    )
+    calls = math.ceil(target_turn_ms / demand.forward_ms)
+    for_cold_l2 = math.ceil(cold_l2_multiple * demand.l2_bytes / both)
+    wanted = max(calls, min(for_cold_l2, math.ceil(_LONGEST_ROTATION_MS / demand.forward_ms)))
     slots = min(wanted, max_slots, max(1, int(_TURN_SHARE * demand.free_bytes) // per_slot), room // per_slot)
     cold = slots >= 1 and demand.l2_bytes > 0 and slots * both >= cold_l2_multiple * demand.l2_bytes
     if slots >= 1:
-        return Plan(slots, False, cold, shared_need + slots * per_slot, demand.free_bytes)
+        return Plan(slots, min(slots, calls), False, cold, shared_need + slots * per_slot, demand.free_bytes)
     need = both + demand.work_bytes + demand.weight_bytes + contexts + _CHUNK_BYTES
     if need > demand.free_bytes or demand.device == "cpu":
         raise DoesNotFitError(
@@ -75,4 +77,4 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
             "a smaller problem"
         )
     cold = demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes
-    return Plan(1, True, cold, need, demand.free_bytes)
+    return Plan(1, 1, True, cold, need, demand.free_bytes)

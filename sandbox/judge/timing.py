@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _ARMS = ("reference", "submission", "null")
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
+_OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
+_SLOW_TURN = 4
+"""A turn of a slow submission lasts at most this many times the protocol's target."""
 _RESOLUTION_MS = 1e-5
 """A latency is never reported below this: the null runner's turn can be the longer one for an all but empty kernel."""
 
@@ -48,7 +51,7 @@ class Timer:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.rule = job.protocol["timing"]
-        self.calls = job.plan.slots
+        self.calls = job.plan.calls
         self.gated = job.device == "cuda"
         self.outputs = Comparison()
         self.clock_notes: list[str] = []
@@ -67,7 +70,7 @@ class Timer:
             if events is not None and event_ms:
                 events[arm] = event_ms
             if arm == "submission":
-                self.job.compare_with_expected(first, series.calls, self.outputs)
+                self.outputs.merge(self.job.compare_with_expected(first, series.calls))
                 if not self.outputs.passed:
                     self.job.record_timed(self.outputs)
 
@@ -87,33 +90,34 @@ class Timer:
             )
         with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
             return job.clock.turn(
-                job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events
-            )
+                job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events,
+                gate_s=job.gate_s(series.calls),
+            )  # fmt: skip
 
     # -- warming and the gate -----------------------------------------------------------------------------------------
 
     def warm_up(self, arms: tuple[str, ...], events: dict[str, list[float]]) -> Series:
         """Open turns over every slot; then finds out whether these arms' calls fit behind the gate."""
-        series = Series(self.job.plan.slots, gated=False)
-        for _ in range(self.rule["warmup_calls"]):
+        slots = self.job.plan.slots
+        series = Series(slots, gated=False)
+        for _ in range(max(1, math.ceil(self.rule["warmup_calls"] / slots))):
             self._offset = 0
             self.round(series, arms, events=events)
         self._offset = 0
+        tries = 2  # the first time behind a gate may load code, which waits for the device
         while self.gated:
             try:
                 self.round(Series(self.calls, gated=True), arms)
                 break
             except GateError:
-                pass
-            try:  # once more: the first time behind a gate may load code, which waits for the device
-                self.round(Series(self.calls, gated=True), arms)
-                break
-            except GateError:
+                tries -= 1
+                if tries > 0:
+                    continue
                 if self.calls > 1:
-                    self.calls = max(1, self.calls // 4)
+                    self.calls = max(1, self.calls // 4)  # the device's queue holds about a thousand launches
                 else:
                     self.gated = False
-                    self.clock_notes.append("a call waits for the device on the host: timed without the gate")
+                    self.clock_notes.append(_OPEN)
         return series
 
     def alone(self) -> tuple[float, float]:
@@ -157,7 +161,7 @@ class Timer:
                     self.round(series, _ARMS)
             except GateError:  # a call that only sometimes waits for the device: none may be behind the gate
                 self.gated = False
-                self.clock_notes.append("a call waits for the device on the host: timed without the gate")
+                self.clock_notes.append(_OPEN)
                 timed.clear()
                 continue
             timed.append(series)
@@ -188,6 +192,7 @@ def measure(job: Job) -> None:
     timer = Timer(job)
     timer.calls, timer.gated, timer.clock_notes = job.timer_start
     rule = job.protocol["timing"]
+    timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / job.submission_ms)))
     statistic = rule["statistic"]
     events: dict[str, list[float]] = {}
     timed, opened = timer.pairs(events)

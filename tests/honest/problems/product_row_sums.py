@@ -8,7 +8,7 @@ INNER = 4096
 COLUMNS = 8192
 SIZES = {
     "gpu": {"ROWS": 8192, "INNER": 4096, "COLUMNS": 8192},
-    "cpu": {"ROWS": 768, "INNER": 512, "COLUMNS": 768},
+    "cpu": {"ROWS": 1024, "INNER": 1024, "COLUMNS": 1536},
 }
 
 
