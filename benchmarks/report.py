@@ -234,7 +234,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     sections = {
         "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW, options.only),
-        "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s), "recovery": recovery, "capacity": capacity,
+        "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s),
+        "recovery": recovery, "capacity": capacity,
     }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     command = "python benchmarks/report.py " + shlex.join(sys.argv[1:] if argv is None else argv)

@@ -126,6 +126,7 @@ def _compare_chunk(
     # Two finite float64 numbers may be further apart than one can say; a verdict's numbers are finite.
     into.max_abs_error = min(max(into.max_abs_error, largest), sys.float_info.max)
     into.max_rel_error = min(max(into.max_rel_error, ratio), sys.float_info.max)
+    into.output_errors[index] = max(into.output_errors.get(index, 0.0), largest)
     if count and into.first is None:
         at = int(wrong.nonzero()[0, 0])
         position = start + at // parts

@@ -24,6 +24,8 @@ _ARMS = ("reference", "submission", "null")
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
 _OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
+_OPEN_OVERHEAD_MS = 2.0
+"""Messages, launch, and a small slot's copies in an open turn of one call (below 1 ms on an H200)."""
 _SLOW_TURN = 4
 """A turn of a slow submission lasts at most this many times the protocol's target."""
 _RESOLUTION_MS = 1e-5
@@ -192,7 +194,8 @@ def measure(job: Job) -> None:
     timer = Timer(job)
     timer.calls, timer.gated, timer.clock_notes = job.timer_start
     rule = job.protocol["timing"]
-    timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / job.submission_ms)))
+    beyond_overhead_ms = max(job.submission_ms - _OPEN_OVERHEAD_MS, 1e-3)
+    timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / beyond_overhead_ms)))
     statistic = rule["statistic"]
     events: dict[str, list[float]] = {}
     timed, opened = timer.pairs(events)
