@@ -59,6 +59,9 @@ class Sandbox(Protocol):
 
 
 def fault_error(fault: dict[str, Any]) -> SandboxError:
-    """The exception of a judge's fault."""
+    """The exception of a judge's fault; a traceback comes as its note."""
     kinds = {"reference": ReferenceFaultError, "memory": DeviceMemoryError}
-    return kinds.get(fault["kind"], SandboxError)(fault["message"])
+    error = kinds.get(fault["kind"], SandboxError)(fault["message"])
+    if fault["detail"]:
+        error.add_note(fault["detail"])
+    return error

@@ -113,6 +113,12 @@ class _Server:
         os.chmod(self._scratch_root, 0o711)
         if self._is_root:
             self._private_mounts = self._set_up_mounts()
+        else:
+            self._missing.append("another uid: needs root; runners share the judge's")
+            if shutil.which("bwrap") is None:
+                self._missing.append(
+                    "namespaces: bubblewrap is not installed; nothing but the deny list keeps runners apart"
+                )
         operations = {"scratch": self._new_scratch, "spawn": self._spawn, "reap": self._reap}
         while True:
             try:

@@ -237,8 +237,9 @@ def _error_from(error: Any, role: str) -> ArmError:
         return ArmError("malformed", f"the {role} reported an error of no known form")
     kind = error["kind"] if error["kind"] in KINDS else "runtime"
     name = error.get("type")
-    message = error["message"] if kind in ("shape", "dtype") else f"{name}: {error['message']}"
-    return ArmError(kind, message[:600], error["detail"][:32768])
+    plain = kind in ("shape", "dtype") or name == "NoModelError"
+    message = error["message"] if plain else f"{name}: {error['message']}"
+    return ArmError(kind, message[:600], error["detail"][:32768] or None)
 
 
 def _pids_of(uid: int | None) -> list[int]:

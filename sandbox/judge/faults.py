@@ -26,11 +26,12 @@ class SubmissionFault(Exception):
 
 
 class InfrastructureFault(Exception):
-    """No verdict can be had. kind: "reference", "memory" or "sandbox"."""
+    """No verdict can be had. kind: "reference", "memory" or "sandbox"; detail: a traceback, for those who look."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, detail: str | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.detail = detail
 
 
 def submission_fault(error: ArmError, stage: str) -> SubmissionFault:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -188,8 +189,11 @@ class Job:
                     f"the problem's reference needs more {self.device} memory than there is; have {free:.2f} GiB "
                     f"free now; use a larger device or a smaller problem ({e.message})",
                 ) from e
-            detail = f"\n{e.detail}" if e.detail else ""
-            raise InfrastructureFault("reference", f"the problem's reference failed: {e.message}{detail}") from e
+            lines = re.findall(r'problem\.py", line (\d+)', e.detail or "")
+            where = f" (line {lines[-1]} of the problem's source)" if lines else ""
+            raise InfrastructureFault(
+                "reference", f"the problem's reference failed: {e.message}{where}", e.detail
+            ) from e
 
     # -- arms ---------------------------------------------------------------------------------------------------------
 

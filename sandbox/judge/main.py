@@ -2,7 +2,7 @@
 output.
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
-and then {"result": ...} or {"fault": {"kind", "message"}}.
+and then {"result": ...} or {"fault": {"kind", "message", "detail"}}.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import os
 import platform
 import select
+import shutil
 import socket
 import sys
 import tempfile
@@ -40,15 +41,16 @@ def main(arguments: list[str]) -> None:
 
     os.set_inheritable(descriptor, False)
     with Zygote.start(root) as zygote, _uids() as uids:  # forked before any thread starts
-        threading.Thread(target=_exit_with_host, args=(descriptor,), daemon=True).start()
+        threading.Thread(target=_exit_with_host, args=(descriptor, root), daemon=True).start()
         _serve(Channel(socket.socket(fileno=descriptor)), zygote, uids)
 
 
-def _exit_with_host(descriptor: int) -> None:
+def _exit_with_host(descriptor: int, root: str) -> None:
     """A killed host leaves no judge behind, whatever job is running; zygote and runners die with the judge."""
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP)
     poll.poll()
+    shutil.rmtree(root, ignore_errors=True)
     os._exit(1)
 
 
@@ -68,10 +70,10 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
             job = Job(spec, zygote, uids, lambda phase: channel.send({"phase": phase}))
             answer = {"result": job.run() | {"hardware": hardware, "software": _software()}}
         except InfrastructureFault as fault:
-            answer = {"fault": {"kind": fault.kind, "message": str(fault)}}
+            answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}
         except Exception as e:  # the host must hear of any fault of the judge's, and it is never a verdict
-            detail = "".join(traceback.format_exception(e))
-            answer = {"fault": {"kind": "sandbox", "message": f"the judge failed: {type(e).__name__}: {e}\n{detail}"}}
+            message = f"the judge failed: {type(e).__name__}: {e}"
+            answer = {"fault": {"kind": "sandbox", "message": message, "detail": traceback.format_exc()}}
         channel.send(answer)
 
 

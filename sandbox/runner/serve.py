@@ -325,7 +325,7 @@ def describe_error(error: BaseException) -> Message:
         kind, fatal = "access", True
     elif type(error).__name__ == "AcceleratorError" or "unspecified launch failure" in lowered:
         kind, fatal = "access" if "launch failure" in lowered else "runtime", True
-    detail = "".join(traceback.format_exception(error))
+    detail = "" if isinstance(error, Mismatch | models.NoModelError) else "".join(traceback.format_exception(error))
     for link in chain:
         if isinstance(link, subprocess.CalledProcessError):
             for stream in (link.stderr, link.stdout):
