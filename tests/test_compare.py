@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kbenv.sandbox.judge import compare as module
-from kbenv.sandbox.judge.compare import Comparison, compare, count_nonfinite, same_bytes
-from kbenv.sandbox.layout import Arena, Layout, Leaf, leaf_of
+from kbenv.sandbox.judge.compare import Comparison, compare, count_nonfinite, relative_difference, same_bytes
+from kbenv.sandbox.layout import Arena, Layout, leaf_of
 
 INF, NAN = math.inf, math.nan
 
@@ -31,7 +31,7 @@ def arena_of(*slots: list[torch.Tensor]) -> Arena:
 def compare_tensors(
     expected: torch.Tensor, found: torch.Tensor, absolute: float = 1e-3, relative: float = 1e-3
 ) -> Comparison:
-    return compare(arena_of([expected]), arena_of([found]), range(1), absolute, relative, "cpu", Comparison())
+    return compare(arena_of([expected]), arena_of([found]), range(1), [absolute], relative, "cpu")
 
 
 @pytest.fixture
@@ -138,18 +138,18 @@ def test_the_first_mismatch_of_several_slots_is_in_the_first_that_differs(small_
     wrong[5][elements - 1] = 5.0
     wrong[6][0] = 6.0
     e, f = arena_of(*[[tensor] for tensor in right]), arena_of(*[[tensor] for tensor in wrong])
-    comparison = compare(e, f, range(7), 0.0, 0.0, "cpu", Comparison())
+    comparison = compare(e, f, range(7), [0.0], 0.0, "cpu")
     assert (comparison.elements, comparison.mismatched) == (7 * elements, 2)
     assert comparison.first is not None
     assert (comparison.first["index"], comparison.first["found"]) == ([elements - 1], 5.0)
-    assert compare(e, f, range(1, 5), 0.0, 0.0, "cpu", Comparison()).passed
+    assert compare(e, f, range(1, 5), [0.0], 0.0, "cpu").passed
 
 
 def test_the_padding_between_outputs_is_not_compared():
     outputs = [torch.zeros(3), torch.zeros(2, dtype=torch.int64)]
     e, f = arena_of(outputs), arena_of(outputs)
     f.flat[12:512] = 255
-    assert compare(e, f, range(1), 0.0, 0.0, "cpu", Comparison()).passed
+    assert compare(e, f, range(1), [0.0, 0.0], 0.0, "cpu").passed
 
 
 @given(st.data())
@@ -168,18 +168,53 @@ def test_the_first_mismatch_is_named_by_its_index_whatever_the_strides(data):
 def test_the_first_mismatch_names_the_output():
     e = arena_of([torch.zeros(2), torch.tensor(1.0)])
     f = arena_of([torch.zeros(2), torch.tensor(NAN)])
-    comparison = compare(e, f, range(1), 1e-3, 1e-3, "cpu", Comparison())
+    comparison = compare(e, f, range(1), [1e-3, 1e-3], 1e-3, "cpu")
     assert comparison.evidence()["first_mismatch"] == {"output": 1, "index": [], "expected": 1.0, "found": "nan"}
 
 
-def test_a_comparison_goes_on_over_several_calls():
-    into = Comparison()
+def test_each_output_has_its_own_tolerance():
+    e = arena_of([torch.zeros(2), torch.zeros(2)])
+    f = arena_of([torch.full((2,), 0.5), torch.full((2,), 0.25)])
+    assert compare(e, f, range(1), [0.5, 0.25], 0.0, "cpu").passed
+    comparison = compare(e, f, range(1), [0.5, 0.125], 0.0, "cpu")
+    assert comparison.mismatched == 2
+    assert comparison.first is not None
+    assert comparison.first["output"] == 1
+    assert comparison.output_errors == {0: 0.5, 1: 0.25}
+
+
+def test_comparisons_add_up():
     right, wrong = arena_of([torch.zeros(4)]), arena_of([torch.full((4,), 2.0)])
-    compare(right, right, range(1), 0.0, 0.0, "cpu", into)
-    assert into.passed
-    compare(right, wrong, range(1), 0.0, 0.0, "cpu", into)
-    assert (into.elements, into.mismatched, into.max_abs_error) == (8, 4, 2.0)
-    assert not into.passed
+    total = compare(right, right, range(1), [0.0], 0.0, "cpu")
+    assert total.passed
+    total.merge(compare(right, wrong, range(1), [0.0], 0.0, "cpu"))
+    total.merge(compare(right, right, range(1), [0.0], 0.0, "cpu"))
+    assert (total.elements, total.mismatched, total.max_abs_error) == (12, 4, 2.0)
+    assert total.first is not None
+    assert not total.passed
+    assert "tolerance_widened_to" not in total.evidence()
+    total.merge(Comparison(widened_to=0.5))
+    total.merge(Comparison(widened_to=0.25))
+    assert total.evidence()["tolerance_widened_to"] == 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64, torch.bool], ids=str)
+def test_equal_bytes_count_as_many_elements_as_equal_values(small_chunks, dtype):
+    tensors = [torch.ones(3, 5).to(dtype), torch.ones(()).to(dtype)]
+    e, f = arena_of(tensors, tensors), arena_of(tensors, tensors)
+    assert compare(e, f, range(2), [0.0, 0.0], 0.0, "cpu").elements == 32
+    f.flat[-1] = 255  # padding: no longer the same bytes
+    comparison = compare(e, f, range(2), [0.0, 0.0], 0.0, "cpu")
+    assert (comparison.elements, comparison.mismatched) == (32, 0)
+
+
+def test_the_relative_difference_is_that_of_root_mean_squares(small_chunks):
+    x = torch.linspace(1, 2, 20)
+    e, f = arena_of([x, torch.tensor([INF, 1.0])]), arena_of([1.5 * x, torch.tensor([1.0, 1.5])])
+    assert relative_difference(e, f, 0, "cpu") == pytest.approx(0.5)
+    assert relative_difference(e, e, 0, "cpu") == 0.0
+    zeros, ones = arena_of([torch.zeros(3)]), arena_of([torch.ones(3)])
+    assert relative_difference(zeros, ones, 0, "cpu") == 0.0
 
 
 def test_nothing_compared_is_not_passed():
@@ -199,18 +234,16 @@ def test_a_large_float64_is_finite():
 
 
 def test_same_bytes_sees_every_bit():
-    a = torch.zeros(1000, dtype=torch.uint8)
+    a = torch.zeros(1024, dtype=torch.uint8)
     b = a.clone()
     assert same_bytes(a, b)
-    b[999] = 1
+    b[1023] = 1
     assert not same_bytes(a, b)
 
 
-def test_bytes_of_nan_that_differ_are_the_same_value_and_not_the_same_bytes():
-    a = torch.tensor([NAN]).view(torch.int32)
-    b = a + 1
-    leaf = Leaf((1,), (1,), "float32")
-    assert b.view(torch.float32).isnan().all()
-    assert compare_tensors(a.view(torch.float32), b.view(torch.float32)).passed
-    assert leaf_of(a.view(torch.float32)) == leaf
-    assert not same_bytes(a.view(torch.uint8), b.view(torch.uint8))
+def test_nan_of_other_bytes_is_the_same_value():
+    e = torch.tensor([NAN])
+    f = (e.view(torch.int32) + 1).view(torch.float32)
+    assert f.isnan().all()
+    assert not same_bytes(arena_of([e]).flat, arena_of([f]).flat)
+    assert compare_tensors(e, f).passed

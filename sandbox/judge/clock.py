@@ -14,14 +14,17 @@ takes the outputs, so that the clock holds neither copy, and nothing runs before
 from __future__ import annotations
 
 import gc
+import secrets
 import time
 
 import torch
 
+from ..layout import Arena
 from .arm import Arm, ArmError
 from .slots import Slots, Store, copy_slots
 
 _COLLECT_S = 60.0
+_SAMPLE_WORDS = 4096
 
 
 class GateError(Exception):
@@ -35,6 +38,7 @@ class Clock:
         self._device = device
         self._store = store
         self.call_s = call_s
+        self._random = torch.Generator(device).manual_seed(secrets.randbits(63))
 
     def turn(
         self, arm: Arm, slots: Slots, *, first: int, calls: int, gated: bool, events: bool = False, gate_s: float = 1.0,
@@ -48,12 +52,13 @@ class Clock:
         """
         arm.ask("collect", timeout_s=_COLLECT_S)
         slots.poison(first, calls)
+        sample = self._sample(slots.outputs, first, calls)
         self._synchronize()
         deadline_s = deadline_s or self.call_s * calls
         gc.disable()
         try:
             if self._device == "cpu":
-                return self._stopped_turn(arm, slots, first, calls, deadline_s), []
+                return self._stopped_turn(arm, slots, first, calls, deadline_s, sample), []
             gate = slots.next_gate() if gated else None
             if gate is not None:
                 arm.send("turn", first=first, calls=calls, gate=gate, events=False)
@@ -67,14 +72,18 @@ class Clock:
                 self._synchronize()
                 arm.send("turn", first=first, calls=calls, gate=None, events=events)
             done = arm.receive(deadline_s)
+            at_done = _words(slots.outputs)[sample]
             copy_slots(slots.outputs, self._store.snapshot, first, calls)
             self._synchronize()
             elapsed_ms = (time.perf_counter_ns() - started) / 1e6
         finally:
             gc.enable()
+        self._expect_unchanged(arm, at_done, sample)
         return elapsed_ms, _numbers(done.get("event_ms"))
 
-    def _stopped_turn(self, arm: Arm, slots: Slots, first: int, calls: int, deadline_s: float) -> float:
+    def _stopped_turn(
+        self, arm: Arm, slots: Slots, first: int, calls: int, deadline_s: float, sample: torch.Tensor
+    ) -> float:
         arm.pause()
         copy_slots(self._store.masters, slots.inputs, first, calls)
         arm.send("turn", first=first, calls=calls, gate=None, events=False)  # waits in the socket
@@ -83,9 +92,24 @@ class Clock:
         arm.receive(deadline_s)
         arm.pause()
         elapsed_ms = (time.perf_counter_ns() - started) / 1e6
+        at_done = _words(slots.outputs)[sample]
         copy_slots(slots.outputs, self._store.snapshot, first, calls)
         arm.resume()
+        self._expect_unchanged(arm, at_done, sample)
         return elapsed_ms
+
+    def _sample(self, outputs: Arena, first: int, calls: int) -> torch.Tensor:
+        """Random 32-bit words of the turn's output slots."""
+        words = outputs.layout.slot_bytes // 4
+        return torch.randint(
+            first * words, (first + calls) * words, (_SAMPLE_WORDS,), generator=self._random, device=self._device
+        )
+
+    def _expect_unchanged(self, arm: Arm, at_done: torch.Tensor, sample: torch.Tensor) -> None:
+        """The snapshot takes time: what a runner that said "done" too early writes meanwhile would get into it."""
+        snapshot = _words(self._store.snapshot)
+        if not torch.equal(at_done, snapshot[sample.to(snapshot.device)].to(at_done.device)):
+            raise ArmError("malformed", f"the {arm.role}'s outputs still changed after it said that it was done")
 
     def _await_enqueued(self, arm: Arm, slots: Slots, gate: int, gate_s: float, deadline_s: float) -> None:
         try:
@@ -105,6 +129,10 @@ class Clock:
     def _synchronize(self) -> None:
         if self._device == "cuda":
             torch.cuda.synchronize()
+
+
+def _words(arena: Arena) -> torch.Tensor:
+    return arena.flat.view(torch.int32)
 
 
 def _numbers(value: object) -> list[float]:

@@ -40,10 +40,9 @@ class Series:
     gated: bool
     turns: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
 
-    def latencies(self, arm: str) -> list[float]:
-        """Per call, the null runner's median turn subtracted: that of the same pair of runners, since copies of the
-        same bytes drift by as much as a short kernel lasts."""
-        null = statistics.median(self.turns["null"])
+    def latencies(self, arm: str, null: float | None = None) -> list[float]:
+        """Per call, the null runner's median turn subtracted: `null`, or that of these turns."""
+        null = statistics.median(self.turns["null"]) if null is None else null
         return [max((turn - null) / self.calls, _RESOLUTION_MS) for turn in self.turns[arm]]
 
 
@@ -55,6 +54,7 @@ class Timer:
         self.rule = job.protocol["timing"]
         self.calls = job.plan.calls
         self.gated = job.device == "cuda"
+        self.statistic: str = self.rule["statistic" if job.device == "cuda" else "cpu_statistic"]
         self.outputs = Comparison()
         self.clock_notes: list[str] = []
         self._order = secrets.SystemRandom()
@@ -129,7 +129,7 @@ class Timer:
         for _ in range(max(3, self._turns() // 2)):
             self.round(series, ("reference", "null"))
         latencies = series.latencies("reference")
-        return centre(latencies, self.rule["statistic"]), standard_error(latencies)
+        return centre(latencies, self.statistic), standard_error(latencies)
 
     def _turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
@@ -196,11 +196,15 @@ def measure(job: Job) -> None:
     rule = job.protocol["timing"]
     beyond_overhead_ms = max(job.submission_ms - _OPEN_OVERHEAD_MS, 1e-3)
     timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / beyond_overhead_ms)))
-    statistic = rule["statistic"]
+    statistic = timer.statistic
     events: dict[str, list[float]] = {}
     timed, opened = timer.pairs(events)
 
-    latencies = {arm: [series.latencies(arm) for series in timed] for arm in ("reference", "submission")}
+    # On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair has
+    # its own null turn. On the CPU it holds none, and few turns are easily all disturbed: one for all pairs.
+    all_null = statistics.median([turn for series in timed for turn in series.turns["null"]])
+    null = None if job.device == "cuda" else all_null
+    latencies = {arm: [series.latencies(arm, null) for series in timed] for arm in ("reference", "submission")}
     all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
     submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
     blocks = [
@@ -248,7 +252,7 @@ def measure(job: Job) -> None:
             "l2_cold": job.plan.l2_cold,
             "submission_turns_ms": all_turns["submission"],
             "reference_turns_ms": all_turns["reference"],
-            "null_turn_ms": statistics.median(turn for series in timed for turn in series.turns["null"]),
+            "null_turn_ms": all_null,
             "reference_alone_ms": alone,
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),

@@ -220,3 +220,13 @@ def test_what_a_submission_prints_is_bounded(get_evaluator):
     verdict = evaluator.evaluate(case.problem, case.source)
     assert verdict.output
     assert len(verdict.output.encode()) <= evaluator.protocol.limits.output_bytes + 200
+
+
+def test_what_a_submission_prints_before_it_fails_is_kept_without_a_flush(get_evaluator):
+    source = (
+        "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+        "        print('rows:', x.shape[0])\n        raise ValueError('too many rows')\n"
+    )
+    verdict = get_evaluator("tight").evaluate(RELU, source)
+    assert verdict.status is Status.RUNTIME_ERROR
+    assert "rows:" in (verdict.output or "")
