@@ -90,7 +90,7 @@ class Timer:
             return job.call_submission(
                 "timing", first=first, calls=series.calls, gated=series.gated, events=with_events
             )
-        with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
+        with job.submission_paused(), job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
             return job.clock.turn(
                 job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events,
                 gate_s=job.gate_s(series.calls),
@@ -122,14 +122,13 @@ class Timer:
                     self.clock_notes.append(_OPEN)
         return series
 
-    def alone(self) -> tuple[float, float]:
-        """The reference's latency before the submission's process exists, and its standard error."""
+    def alone(self) -> list[float]:
+        """The reference's latencies before the submission's process exists."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
-        for _ in range(max(3, self._turns() // 2)):
+        for _ in range(self._turns()):
             self.round(series, ("reference", "null"))
-        latencies = series.latencies("reference")
-        return centre(latencies, self.statistic), standard_error(latencies)
+        return series.latencies("reference")
 
     def _turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
@@ -200,8 +199,8 @@ def measure(job: Job) -> None:
     events: dict[str, list[float]] = {}
     timed, opened = timer.pairs(events)
 
-    # On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair has
-    # its own null turn. On the CPU it holds none, and few turns are easily all disturbed: one for all pairs.
+    # On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair
+    # has its own null turn. On the CPU it holds none, and few turns are easily all disturbed: one for all pairs.
     all_null = statistics.median([turn for series in timed for turn in series.turns["null"]])
     null = None if job.device == "cuda" else all_null
     latencies = {arm: [series.latencies(arm, null) for series in timed] for arm in ("reference", "submission")}
@@ -218,7 +217,7 @@ def measure(job: Job) -> None:
     single_counts = False
     if submission < rule["single_call_below_ms"] and timer.calls > 1:
         single = timer.single_calls()
-        single_counts = _slower_alone(single, submission, reference)
+        single_counts = _slower_in_single_calls(single, submission, reference)
         if single_counts:
             one = {arm: statistics.median(single.latencies(arm)) for arm in ("reference", "submission")}
             scale = (one["reference"] / one["submission"]) / ratio.value
@@ -227,14 +226,16 @@ def measure(job: Job) -> None:
                 "a call alone is slower than calls in a row beyond three standard errors: single calls count"
             )
 
-    alone, alone_error = job.reference_alone
-    error = math.hypot(alone_error, standard_error(all_turns["reference"]))
-    if not single_counts and reference - alone > max(_GAP * alone, 3 * error):
+    alone = centre(job.reference_alone, statistic)
+    if _slowed_down(reference, job.reference_alone) and not single_counts:
         job.flags.append(
             f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
         )
-        scale *= alone / reference
-        reference = alone
+        if (
+            job.device == "cuda"
+        ):  # on the CPU the submission was stopped meanwhile: it is the machine that is busier now
+            scale *= alone / reference
+            reference = alone
     job.record_timed(timer.outputs)
     job.flags.extend(dict.fromkeys(timer.clock_notes))
     if submission <= 2 * _RESOLUTION_MS:
@@ -265,14 +266,19 @@ def measure(job: Job) -> None:
     }
 
 
-def _slower_alone(single: Series, submission: float, reference: float) -> bool:
+def _slower_in_single_calls(single: Series, submission: float, reference: float) -> bool:
     """Whether one call of the submission takes longer than a call in a row, more than the same is true of the
     reference: what one call would do for all slots of a turn."""
     of_submission, of_reference = single.latencies("submission"), single.latencies("reference")
-    excess = statistics.fmean(of_submission) - submission
-    usual = max(0.0, statistics.fmean(of_reference) - reference)
+    excess = statistics.median(of_submission) - submission
+    usual = max(0.0, statistics.median(of_reference) - reference)
     error = math.hypot(standard_error(of_submission), standard_error(of_reference))
     return excess - usual > 3 * error and excess - usual > _GAP * submission
+
+
+def _slowed_down(reference: float, alone: list[float]) -> bool:
+    """Whether the reference's paired turns were slower than every one alone, by more than 3%."""
+    return min(alone) > 2 * _RESOLUTION_MS and reference > (1 + _GAP) * max(alone)
 
 
 def _open_latency(opened: list[Series], arm: str) -> float:
