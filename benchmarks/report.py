@@ -32,6 +32,7 @@ from kbenv import Evaluator, Verdict, get_protocol, list_problems, load_problem
 from kbenv.errors import SandboxError, UsageError
 from kbenv.problems import Problem
 
+SECTIONS = ("references", "cases", "clock", "recovery", "capacity")
 KERNELS = Path(__file__).parent / "kernels"
 SPECIAL = ("level1/95", "level1/90", "level1/98", "level2/23", "level2/66", "level2/80", "level2/83", "level3/35")
 DRAW = {1: 18, 2: 13, 3: 9}
@@ -225,13 +226,16 @@ def machine() -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="+", choices=("references", "cases", "clock", "recovery", "capacity"))
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock`")
     parser.add_argument("--budget-s", type=float, default=1e9, help="`clock` begins no verdict after this many seconds")
     parser.add_argument("--only", help="`references`: these problems only, such as level1/50,level2/12")
     parser.add_argument("--all", action="store_true", help="`references` over all 250 problems")
     options = parser.parse_args(argv)
+    unknown = set(options.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"sections are {', '.join(SECTIONS)}; found {', '.join(sorted(unknown))}")
     sections = {
         "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW, options.only),
         "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s),
@@ -239,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     command = "python benchmarks/report.py " + shlex.join(sys.argv[1:] if argv is None else argv)
-    for section in options.sections:
+    for section in options.sections or SECTIONS:
         rows = sections[section]()
         header = next(rows)
         with open(options.out / f"{section}.md", "w") as file:

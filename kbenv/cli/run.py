@@ -109,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         sandbox=arguments.sandbox,
         backend=arguments.backend,
         require_custom_kernel=arguments.require_custom_kernel,
+        cache=True,  # independent samples are often the same text
         on_phase=progress.show_phase,
     ) as evaluator:
         store = Store(arguments.out, _config(arguments, evaluator))
