@@ -23,11 +23,12 @@ from .arm import Arm, ArmError, Setting
 from .clock import Clock
 from .compare import Comparison, compare, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
+from .memory import measure_memory
 from .plan import Demand, DoesNotFitError, Plan, make_plan
 from .slots import Signature, Slots, Store, copy_slots
 from .timing import measure, measure_alone
 
-_REFERENCE_S = 300.0
+REFERENCE_S = 300.0
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
 _ROLES = ("reference", "submission", "null")
@@ -80,7 +81,7 @@ class Job:
                 self._phase("standard", self.standard_trials)
                 self._phase("hidden", self.hidden_trials)
                 self._phase("timing", lambda: measure(self))
-                self._phase("memory", self.measure_memory)
+                self._phase("memory", lambda: measure_memory(self))
                 outcome: Message = {"status": "PASSED", "stage": None, "message": "every check passed", "detail": None}
             except SubmissionFault as fault:
                 outcome = {
@@ -122,7 +123,7 @@ class Job:
             self.recreate_reference()
             reference = self._arms["reference"]
             facts = reference.ask(
-                "inspect", timeout_s=_REFERENCE_S, drawing="device", seed=self.protocol["construction_seed"]
+                "inspect", timeout_s=REFERENCE_S, drawing="device", seed=self.protocol["construction_seed"]
             )
             self.on_device: bool = facts["on_device"]
             if not facts["on_device"]:
@@ -149,7 +150,7 @@ class Job:
         self._stop("reference")
         reference = self.start_arm("reference")
         loaded = reference.ask(
-            "load", timeout_s=_REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
+            "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
             seed=self.protocol["construction_seed"], precision=self.protocol["precision"],
             tf32=self.protocol["tf32"]["reference_timing"],
         )  # fmt: skip
@@ -158,7 +159,7 @@ class Job:
             self._state: list[Message] = loaded["state"]
             self._weights = self._stack.enter_context(os.fdopen(os.memfd_create("kbenv-weights"), "r+b"))
             os.fchmod(self._weights.fileno(), 0o600)
-            reference.ask("write_state", timeout_s=_REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
+            reference.ask("write_state", timeout_s=REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
 
     def _make_plan(self, facts: Message) -> Plan:
         inputs, outputs = self.signature.inputs.slot_bytes, self.signature.outputs.slot_bytes
@@ -288,14 +289,14 @@ class Job:
         reference, calls = self._arms["reference"], len(seeds)
         on_device = self.on_device if on_device is None else on_device
         with self.reference_faults(), self.trusted.lent_to(reference):
-            reference.ask("draw", timeout_s=_REFERENCE_S, first=first, seeds=list(seeds), on_device=on_device)
+            reference.ask("draw", timeout_s=REFERENCE_S, first=first, seeds=list(seeds), on_device=on_device)
             copy_slots(self.trusted.inputs, self.store.masters, first, calls)
-            self._synchronize()
+            self.synchronize()
             if factor != 1.0:
                 _scale(self.store.masters, first, calls, factor)
             flags = reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
             self.result["tf32"]["reference_correctness"] = flags["tf32"]
-            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S)
+            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=REFERENCE_S)
             copy_slots(self.store.snapshot, self.store.expected, first, calls)
             reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
 
@@ -337,7 +338,7 @@ class Job:
         found = Arena(self.store.snapshot.flat.clone(), self.signature.outputs, self.plan.slots)
         reference = self._arms["reference"]
         with self.reference_faults(), self.trusted.lent_to(reference):
-            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S)
+            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=REFERENCE_S)
         baseline = compare(
             self.store.expected, self.store.snapshot, slots, absolute, tolerance["relative"], self.device
         )
@@ -387,7 +388,7 @@ class Job:
         reference = self._arms["reference"]
         with self.reference_faults(), self.trusted.lent_to(reference):
             reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
-            self.clock.turn(reference, self.trusted, first=slot, calls=1, gated=False, deadline_s=_REFERENCE_S)
+            self.clock.turn(reference, self.trusted, first=slot, calls=1, gated=False, deadline_s=REFERENCE_S)
             reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
         difference = relative_difference(self.store.expected, self.store.snapshot, slot, self.device)
         self.result["reference_random"] = difference > _RANDOM
@@ -445,48 +446,6 @@ class Job:
             raise SubmissionFault("WRONG_HIDDEN", "timing", _words(comparison, "a timed call"))
         self.checks.append({"name": "inputs-unchanged", "stage": "timing", "passed": True, "evidence": {}})
 
-    # -- memory -------------------------------------------------------------------------------------------------------
-
-    def measure_memory(self) -> None:
-        """Peak of one forward in each runner, by the same formula, in an untimed pass."""
-        if not self.protocol["memory"]:
-            return
-        with self.reference_faults():
-            reference = self._peak("reference", self.trusted, _REFERENCE_S)
-        with self.submission_faults("memory"):
-            submission = self._peak("submission", self.lent, self.remaining(self.clock.call_s, "memory"))
-        if reference is None or submission is None:
-            self.flags.append("memory was not measured: /proc does not show the runners' peaks here")
-            return
-        cuda = self.device == "cuda"
-        self.result["memory"] = {
-            "reference_peak_bytes": reference,
-            "submission_peak_bytes": submission,
-            "ratio": reference / submission,
-            "method": "inputs + the PyTorch allocator's peak over one forward (self-reported by each runner)"
-            if cuda
-            else "inputs + growth of the resident set over one forward (seen by the judge)",
-        }
-
-    def _peak(self, role: str, slots: Slots, timeout_s: float) -> int | None:
-        arm = self._arms[role]
-        inputs = self.signature.inputs.slot_bytes
-        with slots.lent_to(arm):
-            copy_slots(self.store.masters, slots.inputs, 0, 1)
-            self._synchronize()
-            before = None
-            if self.device == "cpu":
-                arm.ask("measure_memory", timeout_s=timeout_s)  # pages that the first touch of slot 0 brings in
-                before = arm.resident_bytes() if arm.reset_resident_peak() else None
-            answer = arm.ask("measure_memory", timeout_s=timeout_s)
-            if self.device == "cpu":
-                peak = arm.resident_peak_bytes()
-                return None if before is None or peak is None else inputs + max(0, peak - before)
-        reported = answer.get("peak_bytes")
-        if type(reported) is not int or reported < 0:
-            raise ArmError("malformed", f"the {role} reported no peak")
-        return inputs + reported
-
     # -- small things -------------------------------------------------------------------------------------------------
 
     def _keep_printed(self) -> None:
@@ -494,7 +453,7 @@ class Job:
         if self._printed is None and not self._hidden_began and "submission" in self._arms:
             self._printed = self._arms["submission"].printed or None
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
