@@ -58,6 +58,8 @@ class Evaluator:
     ) -> None:
         if isinstance(protocol, str):
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
+        elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
+            raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
         if backend not in BACKENDS:
             raise UsageError(f"backend must be one of {', '.join(BACKENDS)}; found {backend!r}")
         if sandbox not in SANDBOXES:
@@ -202,7 +204,7 @@ def choose_device(device: str) -> tuple[str, str | None]:
     kind, _, index = device.partition(":")
     if kind == "cpu" and not index:
         return "cpu", None
-    if device != "auto" and (kind != "cuda" or not (index or "0").isdigit()):
+    if device != "auto" and (kind != "cuda" or not (index.isascii() and (index or "0").isdecimal())):
         raise UsageError(f"device must be auto, cpu or cuda:N; found {device!r}")
     visible = _visible_gpus()
     if device == "auto" and not visible:

@@ -76,6 +76,7 @@ class Timing(_Frozen):
     """How latency is measured: paired turns on the judge's clock, over re-created pairs of runners."""
 
     warmup_calls: int = Field(description="calls at each slot before anything is timed")
+    cpu_warmup_turns: int = Field(description="on the CPU, turns of each runner before anything is timed, at least")
     timed_calls: int = Field(description="timed calls of each runner, at least")
     runner_pairs: int = Field(description="how often both runners are created anew; blocks of the bootstrap")
     slow_pair_s: float = Field(
@@ -142,6 +143,7 @@ class Protocol(_Frozen):
 def _timing(warmup_calls: int, timed_calls: int) -> Timing:
     return Timing(
         warmup_calls=warmup_calls,
+        cpu_warmup_turns=6,
         timed_calls=timed_calls,
         runner_pairs=4,
         slow_pair_s=5.0,

@@ -23,6 +23,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from typing import IO
 
 from . import confine
 from .wire import Channel, ClosedError, Message, pair
@@ -191,13 +192,10 @@ class _Server:
                 self._child(request, sock, output, status_out)  # does not return
         os.close(status_out)
         with os.fdopen(status_in) as lines:
-            first = lines.readline()
-            init = int(first) if first.strip().isdigit() else None
-            report = lines.readline() if init is not None else first
-        if not report:
+            init, isolation = _read_report(lines)
+        if isolation is None:
             _, status = os.waitpid(child, 0)
             raise RuntimeError(f"a runner could not be confined (status {os.waitstatus_to_exitcode(status)})")
-        isolation = json.loads(report)
         isolation["missing"] = self._missing + isolation["missing"]
         if bwrap is not None:
             isolation["namespaces"] = ["user", "mount", "ipc", "uts", "network", "pid"]
@@ -309,6 +307,20 @@ def become_runner(request: Message, sock: int, output: int, status: int, isolati
     from .runner.serve import serve
 
     serve(Channel(socket.socket(fileno=sock)), request)
+
+
+def _read_report(lines: IO[str]) -> tuple[int | None, Message | None]:
+    """The pid of the runner's init (where there is one) and what the runner was given, which come in either order."""
+    init: int | None = None
+    isolation: Message | None = None
+    for line in lines:
+        if line.strip().isdigit():
+            init = int(line)
+        else:
+            isolation = json.loads(line)
+        if isolation is not None and (init is not None or "pid" not in isolation["namespaces"]):
+            return init, isolation
+    return init, None
 
 
 def _wait_as(child: int, close: list[int]) -> int:

@@ -21,19 +21,25 @@ def plan_of(demand: Demand, *, target_turn_ms: float = 4.0, max_slots: int = 192
 
 
 def test_a_turn_holds_as_many_calls_as_fill_its_time():
-    assert plan_of(SMALL).slots == 40
+    assert (plan_of(SMALL).slots, plan_of(SMALL).calls) == (40, 40)
     assert plan_of(SMALL, target_turn_ms=1.0, cold=0.0).slots == 10
 
 
 def test_no_turn_holds_more_than_the_protocol_allows():
     assert plan_of(dataclasses.replace(SMALL, forward_ms=0.001)).slots == 192
-    assert plan_of(dataclasses.replace(SMALL, forward_ms=0.0), max_slots=3).slots == 3
+    assert plan_of(SMALL, max_slots=3).calls == 3
 
 
-def test_a_slow_call_still_gets_the_slots_that_a_cold_cache_needs():
-    plan = plan_of(dataclasses.replace(SMALL, forward_ms=100.0))
+def test_short_turns_rotate_over_the_slots_that_a_cold_cache_needs():
+    plan = plan_of(dataclasses.replace(SMALL, forward_ms=2.0))
     assert plan.slots == 19  # 19 slots of 8 MiB are the first to span three times 50 MiB
+    assert plan.calls == 2
     assert plan.l2_cold
+
+
+def test_no_slots_are_added_for_the_cache_of_a_slow_call():
+    plan = plan_of(dataclasses.replace(SMALL, forward_ms=100.0))
+    assert (plan.slots, plan.calls, plan.l2_cold) == (1, 1, False)
 
 
 def test_a_cache_that_the_slots_cannot_span_is_said_to_be_warm():
@@ -58,7 +64,7 @@ def test_where_not_one_slot_fits_thrice_slots_are_lent_in_turn():
     demand = dataclasses.replace(SMALL, input_bytes=4 * GIB, output_bytes=4 * GIB, work_bytes=4 * GIB)
     assert not plan_of(dataclasses.replace(demand, free_bytes=48 * GIB)).exclusive
     plan = plan_of(dataclasses.replace(demand, free_bytes=16 * GIB))
-    assert (plan.slots, plan.exclusive, plan.l2_cold) == (1, True, True)
+    assert (plan.slots, plan.calls, plan.exclusive, plan.l2_cold) == (1, 1, True, True)
     assert plan.need_bytes <= plan.have_bytes
 
 
@@ -72,7 +78,7 @@ def test_a_card_of_24_gib_judges_six_gib_in_and_six_out():
 
 def test_what_does_not_fit_says_need_and_have():
     demand = dataclasses.replace(SMALL, input_bytes=6 * GIB, output_bytes=6 * GIB, free_bytes=8 * GIB)
-    with pytest.raises(DoesNotFitError, match=r"needs 13\.\d+ GiB of cuda memory .* have 8\.00 GiB"):
+    with pytest.raises(DoesNotFitError, match=r"needs 14\.38 GiB of cuda memory .* have 8\.00 GiB"):
         plan_of(demand)
 
 

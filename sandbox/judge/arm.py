@@ -6,9 +6,12 @@ the judge expects; what it prints is collected, bounded, as untrusted text.
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import os
 import signal
+import termios
 import threading
 import time
 from collections.abc import Sequence
@@ -82,6 +85,7 @@ class Arm:
     @property
     def printed(self) -> str:
         """What the runner has printed so far, bounded."""
+        self._printed.settle()
         return self._printed.text()
 
     def ask(self, op: str, *, timeout_s: float, descriptors: Sequence[int] = (), **content: Any) -> Message:
@@ -137,11 +141,21 @@ class Arm:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
+    def _pids(self) -> list[int]:
+        return _pids_of(self._uid) if self._uid is not None else _descendants(self.pid)
+
+    def _proportional_bytes(self) -> int | None:
+        """As `resident_bytes`, a page shared by n processes counted as 1/n in each."""
+        total = 0
+        for pid in self._pids():
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup") as file:
+                total += sum(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
+        return total or None
+
     def resident_bytes(self) -> int | None:
         """Resident memory of the runner's processes, as the judge sees it; None where /proc does not show them."""
-        pids = _pids_of(self._uid) if self._uid is not None else _descendants(self.pid)
         total = 0
-        for pid in pids:
+        for pid in self._pids():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
                 total += int(file.read().split()[1]) * _PAGE
         return total or None
@@ -149,7 +163,7 @@ class Arm:
     def resident_peak_bytes(self) -> int | None:
         """Peak resident memory since `reset_resident_peak`, of the runner's largest process; None as above."""
         peaks = []
-        for pid in _pids_of(self._uid) if self._uid is not None else _descendants(self.pid):
+        for pid in self._pids():
             with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
                 peaks += [int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:")]
         return max(peaks, default=None)
@@ -157,7 +171,7 @@ class Arm:
     def reset_resident_peak(self) -> bool:
         """Starts the peak anew (clear_refs); False where the kernel does not let the judge."""
         done = False
-        for pid in _pids_of(self._uid) if self._uid is not None else _descendants(self.pid):
+        for pid in self._pids():
             with contextlib.suppress(OSError), open(f"/proc/{pid}/clear_refs", "w") as file:
                 file.write("5")
                 done = True
@@ -165,6 +179,8 @@ class Arm:
 
     def _check_host_memory(self) -> None:
         resident = self.resident_bytes()
+        if resident is not None and resident > self._setting.host_memory_bytes:
+            resident = self._proportional_bytes()  # pages that forked processes share were counted once for each
         if resident is not None and resident > self._setting.host_memory_bytes:
             self._reap(grace_s=0.0)
             raise ArmError(
@@ -297,6 +313,15 @@ class _Printed:
                     self._dropped += excess
                     del self._tail[:excess]
         os.close(self._descriptor)
+
+    def settle(self) -> None:
+        """Waits, not for long, until what is in the pipe has been read."""
+        deadline = time.monotonic() + 0.5
+        waiting = array.array("i", [1])
+        while waiting[0] and time.monotonic() < deadline and self._thread.is_alive():
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._descriptor, termios.FIONREAD, waiting)
+            time.sleep(0.001)  # also lets the thread take in what it has just read
 
     def join(self) -> None:
         self._thread.join(timeout=5.0)

@@ -89,6 +89,8 @@ class Job:
                 }  # fmt: skip
                 for claim in ("timing", "memory"):
                     self.result.pop(claim, None)
+                if "submission" in self._arms:
+                    self._arms["submission"].stop()  # what it printed last is in the pipe
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
             self._keep_printed()

@@ -1,7 +1,7 @@
 """Peak memory of one forward in each runner, by the same formula, in an untimed pass.
 
-On a GPU it is what each runner's PyTorch allocator reports: a lower bound, and self-reported. On the CPU the judge reads
-the growth of the resident set from /proc.
+On a GPU it is what each runner's PyTorch allocator reports: a lower bound, and self-reported. On the CPU the judge
+reads the growth of the resident set from /proc.
 """
 
 from __future__ import annotations

@@ -102,7 +102,10 @@ class Timer:
         """Open turns over every slot; then finds out whether these arms' calls fit behind the gate."""
         slots = self.job.plan.slots
         series = Series(slots, gated=False)
-        for _ in range(max(1, math.ceil(self.rule["warmup_calls"] / slots))):
+        turns = max(1, math.ceil(self.rule["warmup_calls"] / slots))
+        if self.job.device == "cpu":
+            turns = max(turns, self.rule["cpu_warmup_turns"])
+        for _ in range(turns):
             self._offset = 0
             self.round(series, arms, events=events)
         self._offset = 0

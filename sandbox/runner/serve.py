@@ -7,6 +7,8 @@ comparisons are elsewhere.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import subprocess
@@ -50,10 +52,18 @@ def serve(channel: Channel, request: Message) -> None:
             answer = getattr(runner, "do_" + message.pop("op"))(message, descriptors)
         except BaseException as e:
             answer = {"error": describe_error(e)}
+        _flush()
         channel.send(answer)
         if "error" in answer and answer["error"]["fatal"]:
-            sys.stderr.flush()
             os._exit(3)  # a CUDA fault sticks to the context: nothing after it would mean anything
+
+
+def _flush() -> None:
+    """What was printed reaches the judge before the answer does. The streams may be anything that a submission made."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
 
 
 class Runner:
