@@ -102,7 +102,6 @@ class ProcessSandbox:
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
-            "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin while they wait take the cores from those that work
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": self._visible_device or "",

@@ -215,18 +215,18 @@ class Job:
         return self._arms[role]
 
     @contextlib.contextmanager
-    def submission_paused(self) -> Iterator[None]:
-        """On the CPU the submission's processes stand still meanwhile, so that they cannot slow a trusted runner."""
-        arm = self._arms.get("submission") if self.device == "cpu" else None
-        if arm is None:
+    def others_paused(self, role: str) -> Iterator[None]:
+        """On the CPU the other arms' processes stand still during a turn of `role`.
+
+        A submission cannot slow a trusted runner then, nor do idle threads that spin take the cores from working ones.
+        """
+        others = [arm for name, arm in self._arms.items() if name != role and self.device == "cpu"]
+        with contextlib.ExitStack() as resumed:
+            for arm in others:
+                with self.submission_faults("timing") if arm.role == "submission" else self.reference_faults():
+                    arm.pause()
+                resumed.callback(arm.resume)
             yield
-            return
-        with self.submission_faults("timing"):
-            arm.pause()
-        try:
-            yield
-        finally:
-            arm.resume()
 
     def _open_slots(self, *, writable: bool) -> Slots:
         slots = Slots(self.device, self.signature, self.plan, inputs_writable=writable)

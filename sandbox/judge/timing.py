@@ -86,11 +86,16 @@ class Timer:
 
     def _turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> tuple[float, list[float]]:
         job = self.job
-        if arm == "submission":
-            return job.call_submission(
-                "timing", first=first, calls=series.calls, gated=series.gated, events=with_events
-            )
-        with job.submission_paused(), job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
+        with job.others_paused(arm):
+            if arm == "submission":
+                return job.call_submission(
+                    "timing", first=first, calls=series.calls, gated=series.gated, events=with_events
+                )
+            return self._trusted_turn(arm, first, series, with_events=with_events)
+
+    def _trusted_turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> tuple[float, list[float]]:
+        job = self.job
+        with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
             return job.clock.turn(
                 job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events,
                 gate_s=job.gate_s(series.calls),
@@ -203,9 +208,9 @@ def measure(job: Job) -> None:
     timed, opened = timer.pairs(events)
 
     # On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair
-    # has its own null turn. On the CPU it holds none, and few turns are easily all disturbed: one for all pairs.
-    all_null = statistics.median([turn for series in timed for turn in series.turns["null"]])
-    null = None if job.device == "cuda" else all_null
+    # has its own null turn. On the CPU it holds none, and the scheduler only ever adds: the lower quartile of all.
+    nulls = sorted(turn for series in timed for turn in series.turns["null"])
+    null = None if job.device == "cuda" else nulls[len(nulls) // 4]
     latencies = {arm: [series.latencies(arm, null) for series in timed] for arm in ("reference", "submission")}
     all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
     submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
@@ -256,7 +261,7 @@ def measure(job: Job) -> None:
             "l2_cold": job.plan.l2_cold,
             "submission_turns_ms": all_turns["submission"],
             "reference_turns_ms": all_turns["reference"],
-            "null_turn_ms": all_null,
+            "null_turn_ms": statistics.median(nulls) if null is None else null,
             "reference_alone_ms": alone,
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),
