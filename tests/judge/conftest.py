@@ -41,9 +41,11 @@ def make_protocol(rules: str) -> Protocol:
         return protocol
     timing = protocol.timing.model_copy(
         update={
+            "warmup_calls": 1,
+            "cpu_warmup_turns": 1,
             "timed_calls": 4,
             "runner_pairs": 2,
-            "turns_per_pair": 4,
+            "turns_per_pair": 3,
             "single_call_turns": 4,
             "bootstrap_resamples": 200,
         }
