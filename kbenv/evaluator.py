@@ -24,6 +24,10 @@ from kbenv.sandbox.process import ProcessSandbox
 from kbenv.verdict import Check, Hardware, Isolation, Memory, Stage, Status, SubmissionFacts, Verdict
 
 MAX_SOURCE_BYTES = 5_000_000
+CPU_THREADS = 1
+"""Of a runner on the CPU. With several, OpenMP's threads wait for each other whenever the scheduler puts two on one
+core, and a call takes one, two or ten times as long: an A/A interval of [0.92, 1.04] became [0.44, 2.1] on two cores.
+"""
 SANDBOXES = ("auto", "process", "docker")
 
 
@@ -103,7 +107,8 @@ class Evaluator:
         key = (problem.id, problem.source_for(self.device), source)
         if self._verdicts is not None and key in self._verdicts:
             return self._verdicts[key]
-        job = Job(problem, source, self.protocol, self.device.split(":")[0], _threads())
+        kind = self.device.split(":")[0]
+        job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else _cores())
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
@@ -232,12 +237,12 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, SandboxError) and not isinstance(error, ReferenceFaultError | DeviceMemoryError)
 
 
-def _threads() -> int:
+def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
 def _hardware(seen: dict[str, Any], device: str) -> Hardware:
-    return Hardware(**{**seen, "device": device}, driver=_driver(device), cpu=_cpu_name(), cpu_count=_threads())
+    return Hardware(**{**seen, "device": device}, driver=_driver(device), cpu=_cpu_name(), cpu_count=_cores())
 
 
 def _driver(device: str) -> str | None:

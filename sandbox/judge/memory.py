@@ -48,6 +48,7 @@ def _peak(job: Job, role: str, slots: Slots, timeout_s: float) -> int | None:
         job.synchronize()
         if job.device == "cpu":
             arm.ask("measure_memory", timeout_s=timeout_s)  # brings in the pages that slot 0's first touch costs
+            arm.ask("trim", timeout_s=timeout_s)
             before = arm.resident_peak_bytes() if arm.reset_resident_peak() else None
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
