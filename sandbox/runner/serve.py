@@ -41,7 +41,8 @@ class Mismatch(Exception):
 def serve(channel: Channel, request: Message) -> None:
     """Answers until the other end closes. `request`: role, device, threads."""
     torch.set_num_threads(request["threads"])
-    _keep_freed_memory()
+    if request["device"] == "cpu":
+        _keep_freed_memory()
     runner = Runner(channel, request["device"], request["role"])
     channel.send({"ready": True, "device": runner.describe()})
     while True:
@@ -60,7 +61,7 @@ def serve(channel: Channel, request: Message) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Every runner's allocator keeps what is freed, from the start.
+    """Every runner's allocator on the CPU keeps what is freed, from the start.
 
     The C library would learn to from what is freed first: a runner that has drawn inputs reuses its memory where
     another one takes new pages from the kernel in every call of the same forward (four times as long, measured).
