@@ -18,7 +18,7 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")  # for the same reason as a verdict's, of which it is a part
 
 
 class TF32(_Frozen):

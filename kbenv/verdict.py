@@ -8,7 +8,7 @@ reward or of what an agent may read: see `kbenv.reward` and `kbenv.feedback`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, computed_field, model_validator
 
@@ -55,7 +55,8 @@ HIDDEN_STAGES = frozenset({Stage.HIDDEN, Stage.TIMING, Stage.MEMORY})
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Unknown fields are ignored: a verdict of a later kbenv, which may have more, can be read.
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Interval(_Frozen):
@@ -194,13 +195,6 @@ class Verdict(_Frozen):
     def credited(self) -> bool:
         """True for PASSED alone."""
         return self.status is Status.PASSED
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_credited(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            data = {k: v for k, v in data.items() if k != "credited"}
-        return data
 
     @model_validator(mode="after")
     def _claims_only_what_it_has(self) -> Verdict:
