@@ -196,6 +196,9 @@ class _Server:
         if isolation is None:
             _, status = os.waitpid(child, 0)
             raise RuntimeError(f"a runner could not be confined (status {os.waitstatus_to_exitcode(status)})")
+        if "error" in isolation:
+            os.waitpid(child, 0)
+            raise RuntimeError(isolation["error"])
         isolation["missing"] = self._missing + isolation["missing"]
         if bwrap is not None:
             isolation["namespaces"] = ["user", "mount", "ipc", "uts", "network", "pid"]
@@ -301,6 +304,11 @@ def become_runner(request: Message, sock: int, output: int, status: int, isolati
     os.chdir(request["rules"]["scratch"])
     os.environ.update(request["environment"])
     confine.restrict(confine.Rules(**request["rules"]), isolation)
+    packages = os.path.dirname(os.path.abspath(os.__file__))
+    if not os.access(packages, os.R_OK | os.X_OK):  # imports would fail in the submission, and look like its fault
+        error = f"uid {os.getuid()} cannot read {packages}: install Python and kbenv where every user may read them"
+        os.write(status, (json.dumps({"error": error}) + "\n").encode())
+        os._exit(1)
     os.write(status, (json.dumps(isolation.to_json()) + "\n").encode())
     os.close(status)
 
@@ -318,7 +326,7 @@ def _read_report(lines: IO[str]) -> tuple[int | None, Message | None]:
             init = int(line)
         else:
             isolation = json.loads(line)
-        if isolation is not None and (init is not None or "pid" not in isolation["namespaces"]):
+        if isolation is not None and (init is not None or "error" in isolation or "pid" not in isolation["namespaces"]):
             return init, isolation
     return init, None
 
