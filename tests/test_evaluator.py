@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
-from kbenv.evaluator import MAX_SOURCE_BYTES, Evaluator, choose_device, evaluate
+from kbenv.evaluator import CPU_THREADS, MAX_SOURCE_BYTES, Evaluator, choose_device, evaluate
 from kbenv.protocol import get_protocol
 from kbenv.sandbox.job import Job, Result
 from kbenv.verdict import Stage, Status
@@ -165,7 +164,7 @@ def test_a_job_carries_the_problem_the_source_and_the_rules():
     (job,) = sandbox.jobs
     assert (job.problem, job.source, job.device) == (PROBLEM, SUBMISSION_SOURCE, "cpu")
     assert job.protocol == get_protocol("kernelbench", "bf16")
-    assert job.threads == len(os.sched_getaffinity(0))
+    assert job.threads == CPU_THREADS
     assert phases == ["standard"]
 
 
