@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 0x2, 0x4, 0x10
 _PAGE = mmap.PAGESIZE
 
 
-class Buffer:
+class Buffer(ABC):
     """Memory of the judge's that can be exported. `flat` is the judge's own view, uint8.
 
     Use `open_descriptor()` for a descriptor to send and close; `close()` unmaps (memory lives while a runner maps it).
@@ -31,23 +32,23 @@ class Buffer:
     flat: torch.Tensor
     nbytes: int
 
-    def open_descriptor(self, *, writable: bool) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def open_descriptor(self, *, writable: bool) -> int: ...
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
 
-class Mapping:
+class Mapping(ABC):
     """A runner's view of a buffer. `flat` stays valid, at the same address, over `detach` and `attach`."""
 
     flat: torch.Tensor
 
-    def attach(self, descriptor: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def attach(self, descriptor: int) -> None: ...
 
-    def detach(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def detach(self) -> None: ...
 
 
 def create_buffer(device: str, nbytes: int) -> Buffer:
@@ -99,7 +100,7 @@ class CpuMapping(Mapping):
         os.close(descriptor)
 
     def detach(self) -> None:
-        raise NotImplementedError("CPU memory is not taken back")
+        del self.flat  # the mapping goes with the last tensor that views it; no plan for the CPU takes memory back
 
 
 class _CudaArray:
