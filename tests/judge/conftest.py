@@ -54,10 +54,10 @@ def make_protocol(rules: str) -> Protocol:
     if rules == "tight":
         limits = protocol.limits.model_copy(
             update={
-                "build_s": 8.0,
+                "build_s": 15.0,
                 "call_s": 5.0,
                 "job_s": 90.0,
-                "host_memory_bytes": 4 << 30,
+                "host_memory_bytes": 3 << 30,
                 "scratch_bytes": 1 << 30,
             }
         )
