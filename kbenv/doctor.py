@@ -6,53 +6,24 @@ process. Nothing is changed on the machine. Not covered: whether a kernel really
 
 from __future__ import annotations
 
-import http.client
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import shutil
-import socket
-import subprocess
 import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
 
+from kbenv.engine_finding import Engine, check_engine, probe_engine, probe_toolkit, refuse_docker
 from kbenv.errors import ProblemNotFoundError
-
-State = Literal["ok", "missing", "optional"]
-Need = Literal["cpu", "gpu"]
+from kbenv.finding import Finding, Need, State, ask_child, read_tool
 
 _MIN_PYTHON = (3, 11)
 _MIN_TORCH = (2, 9)
 _MIN_FREE_BYTES = 2 << 30
-_CHILD_TIMEOUT_S = 120.0
-_ENGINE_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked for.
-
-    Attributes:
-        name: what was looked for.
-        state: "ok" (there), "missing" (not there, and this machine needs it), "optional" (not there, and judging goes
-            on without it).
-        found: what was seen.
-        advice: what to do about it; None when there is nothing to do.
-        needed_for: judging on which device fails without it; None when none does.
-    """
-
-    name: str
-    state: State
-    found: str
-    advice: str | None = None
-    needed_for: Need | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +63,7 @@ def examine() -> tuple[Finding, ...]:
     kernel = probe_kernel()
     driver = probe_driver()
     has_gpu = driver is not None or bool(torch.gpus)
+    engine = probe_engine()
     return (
         check_python(),
         check_torch(torch),
@@ -104,8 +76,8 @@ def examine() -> tuple[Finding, ...]:
         check_package("cuda-bindings", "pip install 'kbenv[cuda]'", "gpu", has_gpu),
         check_package("triton", "pip install triton, to judge Triton kernels", None, has_gpu),
         check_package("litellm", "pip install 'kbenv[llm]', to ask a language model", None, has_gpu),
-        check_package("docker", "pip install docker, for the Docker sandbox", None, has_gpu),
-        check_docker_engine(),
+        check_package("docker", "pip install 'kbenv[docker]', for the Docker sandbox", None, has_gpu),
+        *check_engine(engine, has_gpu=has_gpu, toolkit=probe_toolkit()),
         check_user(),
         check_user_namespaces(kernel),
         check_namespaces(kernel),
@@ -114,7 +86,7 @@ def examine() -> tuple[Finding, ...]:
         check_memfd(),
         check_shared_memory(),
         check_temporary_folder(),
-        check_sandbox(kernel),
+        check_sandbox(kernel, engine, on_gpu=bool(torch.gpus)),
         check_kernelbench(),
     )
 
@@ -183,7 +155,7 @@ print(json.dumps({function.__name__: attempt(function) for function in (user_nam
 
 def probe_torch() -> TorchFacts:
     """Imports torch as a sandbox does: in an isolated interpreter (`-I`), which ignores user and working folders."""
-    answer = _ask_child(_TORCH_PROBE)
+    answer = ask_child(_TORCH_PROBE)
     if isinstance(answer, str):
         return TorchFacts(version=None, cuda=None, gpus=(), error=answer)
     return TorchFacts(version=answer["version"], cuda=answer["cuda"], gpus=tuple(answer["gpus"]), error=None)
@@ -195,7 +167,7 @@ def probe_kernel() -> KernelFacts:
         refusal = f"{platform.system()} has none"
         return KernelFacts(user_namespace=refusal, namespaces=refusal, seccomp=refusal)
     with tempfile.TemporaryDirectory() as folder:
-        answer = _ask_child(_KERNEL_PROBE, folder)
+        answer = ask_child(_KERNEL_PROBE, folder)
     if isinstance(answer, str):
         return KernelFacts(user_namespace=answer, namespaces=answer, seccomp=answer)
     return KernelFacts(**answer)
@@ -203,7 +175,7 @@ def probe_kernel() -> KernelFacts:
 
 def probe_driver() -> str | None:
     """The NVIDIA driver's version, None when there is no driver or no GPU."""
-    output = _run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    output = read_tool(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     if output is not None and (first := output.strip().splitlines()[:1]):
         return first[0].strip()
     try:
@@ -211,34 +183,6 @@ def probe_driver() -> str | None:
     except OSError:
         return None
     return match[1] if match else "version unknown"
-
-
-def _ask_child(script: str, *arguments: str) -> dict[str, Any] | str:
-    """The JSON object that `script` prints in an isolated interpreter, or in words why there is none."""
-    try:
-        child = subprocess.run(
-            [sys.executable, "-I", "-c", script, *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_CHILD_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as e:
-        return str(e)
-    if child.returncode != 0:
-        lines = child.stderr.strip().splitlines()
-        return lines[-1] if lines else f"the probe ended with status {child.returncode}"
-    answer: dict[str, Any] = json.loads(child.stdout)
-    return answer
-
-
-def _run(command: list[str]) -> str | None:
-    """What `command` prints; None when it is not installed or fails."""
-    try:
-        child = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_CHILD_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return child.stdout if child.returncode == 0 else None
 
 
 # -- findings ---------------------------------------------------------------------------------------------------------
@@ -287,7 +231,7 @@ def check_nvcc(has_gpu: bool) -> Finding:
     if path is None:
         advice = "install the CUDA toolkit that fits torch's CUDA version, to judge CUDA C++; Triton goes without"
         return Finding("nvcc", "missing" if has_gpu else "optional", "none", advice, "gpu" if has_gpu else None)
-    match = re.search(r"release [\d.]+, V([\d.]+)", _run([path, "--version"]) or "")
+    match = re.search(r"release [\d.]+, V([\d.]+)", read_tool([path, "--version"]) or "")
     return Finding("nvcc", "ok", f"{match[1] if match else 'version unknown'} at {path}")
 
 
@@ -296,7 +240,7 @@ def check_compiler(name: str, variable: str, candidates: tuple[str, ...]) -> Fin
     chosen = os.environ.get(variable)
     for candidate in (chosen.split()[0],) if chosen and chosen.strip() else candidates:
         if path := shutil.which(candidate):
-            version = (_run([path, "--version"]) or "").strip().splitlines()
+            version = (read_tool([path, "--version"]) or "").strip().splitlines()
             return Finding(name, "ok", f"{path}: {version[0]}" if version else path, needed_for="cpu")
     if chosen:
         return Finding(name, "missing", f"{variable}={chosen}: not on PATH", f"correct or unset {variable}", "cpu")
@@ -314,7 +258,7 @@ def check_python_headers() -> Finding:
 
 def check_ninja() -> Finding:
     if path := shutil.which("ninja"):
-        return Finding("ninja", "ok", f"{(_run([path, '--version']) or 'version unknown').strip()} at {path}")
+        return Finding("ninja", "ok", f"{(read_tool([path, '--version']) or 'version unknown').strip()} at {path}")
     if version := _find_version("ninja"):
         return Finding("ninja", "ok", f"{version}, a Python package")
     return Finding("ninja", "optional", "none", "pip install ninja: torch builds C++ and CUDA extensions with it")
@@ -326,21 +270,6 @@ def check_package(package: str, advice: str, needed_for: Need | None, has_gpu: b
         return Finding(package, "ok", version, needed_for=needed_for)
     state: State = "missing" if needed_for == "gpu" and has_gpu else "optional"
     return Finding(package, state, "not installed", advice, needed_for)
-
-
-def check_docker_engine() -> Finding:
-    address = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    try:
-        version = _ping_docker(address)
-    except PermissionError:
-        advice = (
-            "join the group that owns the socket (usually docker), or go without: the process sandbox needs no engine"
-        )
-        return Finding("Docker engine", "optional", f"{address}: permission denied", advice)
-    except (OSError, ValueError, http.client.HTTPException) as e:
-        advice = "start one, or set DOCKER_HOST; the process sandbox goes without"
-        return Finding("Docker engine", "optional", f"none at {address}: {getattr(e, 'strerror', None) or e}", advice)
-    return Finding("Docker engine", "ok", f"API {version} at {address}")
 
 
 def check_user() -> Finding:
@@ -374,7 +303,7 @@ def check_namespaces(kernel: KernelFacts) -> Finding:
 
 def check_bubblewrap() -> Finding:
     if path := shutil.which("bwrap"):
-        return Finding("bubblewrap", "ok", f"{(_run([path, '--version']) or 'version unknown').strip()} at {path}")
+        return Finding("bubblewrap", "ok", f"{(read_tool([path, '--version']) or 'version unknown').strip()} at {path}")
     if os.geteuid() == 0:
         return Finding("bubblewrap", "optional", "none; root goes without")
     advice = "apt install bubblewrap: it confines submissions where kbenv is not root"
@@ -432,10 +361,13 @@ def check_temporary_folder() -> Finding:
     return Finding("temporary folder", "ok", found, needed_for="cpu")
 
 
-def check_sandbox(kernel: KernelFacts) -> Finding:
-    """Which sandbox submissions would run in, and how far apart from the judge (`verdict.isolation.level`)."""
+def check_sandbox(kernel: KernelFacts, engine: Engine | str, *, on_gpu: bool) -> Finding:
+    """Which sandbox `--sandbox auto` takes, why, and how far the process sandbox keeps a submission apart."""
     level = expected_isolation(is_root=os.geteuid() == 0, has_bubblewrap=bool(shutil.which("bwrap")), kernel=kernel)
-    found = f"process sandbox, isolation {level!r}"
+    refusal = refuse_docker(engine, on_gpu=on_gpu)
+    if refusal is None:
+        return Finding("sandbox", "ok", f"docker: an engine answers and has our image; else process, {level!r}")
+    found = f"process, isolation {level!r} (verdict.isolation); not docker: {refusal}"
     advice = {
         "full": None,
         "uid": "for namespaces as well grant CAP_SYS_ADMIN",
@@ -475,29 +407,6 @@ def _find_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _ping_docker(address: str) -> str:
-    """The API version of the engine at `address` ("unix:///path" or "tcp://host:port")."""
-    parts = urlsplit(address)
-    connection = http.client.HTTPConnection(
-        parts.hostname or "localhost", parts.port or 2375, timeout=_ENGINE_TIMEOUT_S
-    )
-    if parts.scheme == "unix":
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(_ENGINE_TIMEOUT_S)
-        connection.sock.connect(parts.path)
-    elif parts.scheme not in ("tcp", "http"):
-        raise ValueError(f"{parts.scheme or address} is not looked at here")
-    try:
-        connection.request("GET", "/_ping")
-        response = connection.getresponse()
-        version = response.getheader("Api-Version")
-    finally:
-        connection.close()
-    if response.status != 200 or version is None:
-        raise ValueError(f"HTTP status {response.status}, which no Docker engine answers")
-    return version
 
 
 def _join(version: tuple[int, ...]) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import shutil
-import subprocess
 from collections.abc import Callable
 from importlib.metadata import version
 from types import TracebackType
@@ -19,8 +16,9 @@ from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
 from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
 from kbenv.provenance import BACKENDS, custom_kernel_evidence, detect_backend
-from kbenv.sandbox.job import Job, Result, Sandbox
-from kbenv.sandbox.process import ProcessSandbox
+from kbenv.sandbox.choice import open_sandbox
+from kbenv.sandbox.docker import DockerSettings
+from kbenv.sandbox.job import Job, Result
 from kbenv.verdict import Check, Hardware, Isolation, Memory, Stage, Status, SubmissionFacts, Verdict
 
 MAX_SOURCE_BYTES = 5_000_000
@@ -28,7 +26,6 @@ CPU_THREADS = 1
 """Of a runner on the CPU. With several, OpenMP's threads wait for each other whenever the scheduler puts two on one
 core, and a call takes one, two or ten times as long: an A/A interval of [0.92, 1.04] became [0.44, 2.1] on two cores.
 """
-SANDBOXES = ("auto", "process", "docker")
 
 
 class Evaluator:
@@ -38,7 +35,9 @@ class Evaluator:
         protocol: a preset's name, or a `Protocol` (then `precision` and `require_custom_kernel` are its own).
         precision: "fp32", "bf16" or "fp16".
         device: "auto" (the first GPU that PyTorch sees, else the CPU), "cpu", or "cuda:N".
-        sandbox: "auto" or "process". "docker" is refused until its image exists.
+        sandbox: "docker", "process", or "auto": Docker where an engine answers and has the image (nothing is pulled or
+            built), else the process sandbox; `sandbox_note` says why.
+        docker: how containers are made.
         backend: "auto", or the one backend whose kernels count as custom: "cuda", "triton", "cpp" or "c".
         require_custom_kernel: overrides the protocol's choice when given.
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
@@ -55,6 +54,7 @@ class Evaluator:
         precision: Precision = "fp32",
         device: str = "auto",
         sandbox: str = "auto",
+        docker: DockerSettings | None = None,
         backend: str = "auto",
         require_custom_kernel: bool | None = None,
         cache: bool = False,
@@ -66,14 +66,9 @@ class Evaluator:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
         if backend not in BACKENDS:
             raise UsageError(f"backend must be one of {', '.join(BACKENDS)}; found {backend!r}")
-        if sandbox not in SANDBOXES:
-            raise UsageError(f"sandbox must be one of {', '.join(SANDBOXES)}; found {sandbox!r}")
-        if sandbox == "docker":
-            raise UsageError("the Docker sandbox has no image on this machine; use --sandbox process")
         self.protocol = protocol
         self.backend = backend
-        self.device, visible = choose_device(device)
-        self._sandbox: Sandbox = ProcessSandbox(visible)
+        self._sandbox, self.device, self.sandbox_note = open_sandbox(sandbox, device, docker or DockerSettings())
         self._on_phase = on_phase or (lambda _: None)
         self._verdicts: dict[tuple[str, str, str], Verdict] | None = {} if cache else None
 
@@ -108,7 +103,7 @@ class Evaluator:
         if self._verdicts is not None and key in self._verdicts:
             return self._verdicts[key]
         kind = self.device.split(":")[0]
-        job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else _cores())
+        job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
@@ -180,8 +175,13 @@ class Evaluator:
             seeds=result["seeds"],
             isolation=self._isolation(result["isolation"]),
             protocol=self.protocol,
-            hardware=_hardware(result["hardware"], self.device),
-            software={**result["software"], "kbenv": version("kbenv"), "platform": platform.platform()},
+            hardware=Hardware(**{**result["hardware"], "device": self.device}),
+            software={
+                **result["software"],
+                **self._sandbox.software,
+                "kbenv": version("kbenv"),
+                "platform": platform.platform(),
+            },
             seconds=result["seconds"],
         )
 
@@ -200,64 +200,6 @@ def evaluate(problem: Problem | str, source: str, **options: Any) -> Verdict:
         return evaluator.evaluate(problem, source)
 
 
-def choose_device(device: str) -> tuple[str, str | None]:
-    """The device's name ("cpu" or "cuda:N") and, for a GPU, what CUDA_VISIBLE_DEVICES must say for it.
-
-    Raises:
-        UsageError: no such device here.
-    """
-    kind, _, index = device.partition(":")
-    if kind == "cpu" and not index:
-        return "cpu", None
-    if device != "auto" and (kind != "cuda" or not (index.isascii() and (index or "0").isdecimal())):
-        raise UsageError(f"device must be auto, cpu or cuda:N; found {device!r}")
-    visible = _visible_gpus()
-    if device == "auto" and not visible:
-        return "cpu", None
-    number = int(index or 0)
-    if number >= len(visible):
-        have = f"{len(visible)} GPU{'s' if len(visible) != 1 else ''}"
-        raise UsageError(f"device {device}: this machine has {have} that PyTorch can use; use --device cpu or auto")
-    return f"cuda:{number}", visible[number]
-
-
-def _visible_gpus() -> list[str]:
-    """Names for CUDA_VISIBLE_DEVICES of the GPUs that PyTorch can use; no CUDA context is made in this process."""
-    import torch
-
-    if torch.version.cuda is None:
-        return []
-    count = torch.cuda.device_count()
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return named[:count] if named else [str(number) for number in range(count)]
-
-
 def _may_pass(error: BaseException) -> bool:
     """Whether another try with a fresh judge can help: not when the reference fails or memory lacks."""
     return isinstance(error, SandboxError) and not isinstance(error, ReferenceFaultError | DeviceMemoryError)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-def _hardware(seen: dict[str, Any], device: str) -> Hardware:
-    return Hardware(**{**seen, "device": device}, driver=_driver(device), cpu=_cpu_name(), cpu_count=_cores())
-
-
-def _driver(device: str) -> str | None:
-    tool = shutil.which("nvidia-smi")
-    if device == "cpu" or tool is None:
-        return None
-    query = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
-    found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False).stdout.split()
-    return found[0] if found else None
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.machine()

@@ -10,20 +10,26 @@ import contextlib
 import ctypes
 import os
 import resource
+import signal
+import subprocess
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import seccomp
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_NAMESPACES = {"mount": 0x00020000, "ipc": 0x08000000, "uts": 0x04000000, "network": 0x40000000, "pid": 0x20000000}
+NAMESPACES = {"mount": 0x00020000, "ipc": 0x08000000, "uts": 0x04000000, "network": 0x40000000, "pid": 0x20000000}
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _SYS_MOUNT_SETATTR = 0x8000, 1, 442
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/home", "/root")
+SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
+"""Where every user may write."""
+_PATHS_A_COMMAND = 256
+PRIVATE_FOLDERS = (*SHARED_FOLDERS, "/home", "/root")
 
 
 @dataclass
@@ -43,7 +49,12 @@ class Isolation:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a runner may use; sizes in bytes. `address_space` is None where CUDA reserves hundreds of gigabytes."""
+    """What a runner may use; sizes in bytes.
+
+    Attributes:
+        address_space: None where CUDA reserves hundreds of gigabytes.
+        oom_score: how soon the kernel's out-of-memory killer takes it, up to 1000.
+    """
 
     uid: int | None
     scratch: str
@@ -51,6 +62,7 @@ class Rules:
     open_files: int
     file_bytes: int
     address_space: int | None
+    oom_score: int
 
 
 def become_subreaper() -> None:
@@ -64,7 +76,7 @@ def die_with_parent() -> None:
 
 def unshare(name: str) -> bool:
     """Leaves one namespace; False when the kernel or the lack of privilege refuses."""
-    return bool(_libc.unshare(_NAMESPACES[name]) == 0)
+    return bool(_libc.unshare(NAMESPACES[name]) == 0)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
@@ -115,7 +127,7 @@ def hide(folders: Iterable[str], keep: Iterable[str]) -> None:
         inside = [kept for kept in keep if _within(kept, folder)]
         inside = [kept for kept in inside if not any(kept != other and _within(kept, other) for other in inside)]
         handles = [(kept, os.open(kept, os.O_PATH | os.O_DIRECTORY)) for kept in inside]
-        mode = "1777" if folder in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue") else "0755"
+        mode = "1777" if folder in SHARED_FOLDERS else "0755"
         mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size=1g,nr_inodes=65536,mode={mode}")
         for kept, handle in handles:
             os.makedirs(kept, exist_ok=True)
@@ -142,10 +154,10 @@ def mount_proc() -> None:
 
 def restrict(rules: Rules, isolation: Isolation) -> None:
     """The last steps in the process that will run the code: user, limits, no new privileges, deny list."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(rules.oom_score))  # as another user this process may not any more
     if rules.uid is not None:
-        os.setgroups([])
-        os.setresgid(rules.uid, rules.uid, rules.uid)
-        os.setresuid(rules.uid, rules.uid, rules.uid)
+        _become(rules.uid)
         isolation.uid = rules.uid
         _limit(resource.RLIMIT_NPROC, rules.processes)  # counted per uid, so only where the uid is the job's alone
     _limit(resource.RLIMIT_CORE, 0)
@@ -153,8 +165,6 @@ def restrict(rules: Rules, isolation: Isolation) -> None:
     _limit(resource.RLIMIT_NOFILE, rules.open_files)
     if rules.address_space is not None:
         _limit(resource.RLIMIT_AS, rules.address_space)
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
     isolation.seccomp = seccomp.install(deny_network="network" not in isolation.namespaces)
     if not isolation.seccomp:
         isolation.missing.append("seccomp: the kernel takes no filter, or this machine's system calls are unknown")
@@ -167,42 +177,91 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def kill_all_of(uid: int) -> None:
-    """Kills every process of `uid`, atomically: by a child that has become that uid and signals all it may."""
+def _become(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def _as(uid: int, step: Callable[[], None]) -> int:
+    """Runs `step` in a child that has become `uid`; its exit status, 0 when nothing was raised."""
     child = os.fork()
     if child == 0:
+        status = 1
         try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, 9)
+            _become(uid)
+            step()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
-            os._exit(0)
-    os.waitpid(child, 0)
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def kill_all_of(uid: int) -> None:
+    """Kills every process of `uid`, atomically: by a child that has become that uid and signals all it may."""
+
+    def kill() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)  # all but itself
+
+    _as(uid, kill)
+
+
+def make_folder_as(uid: int, path: str) -> None:
+    """Makes a folder that only `uid` may enter, in one where everyone may write. Raises OSError."""
+    if _as(uid, lambda: os.mkdir(path, mode=0o700)) != 0:
+        raise OSError(f"uid {uid} could not make {path}")
 
 
 def wipe_as(uid: int, folders: Iterable[str]) -> None:
-    """Removes what `uid` owns directly below `folders`, by a child that has become it.
+    """Removes what `uid` owns directly below `folders`, and its System V objects, by a child that has become it.
 
-    Root without DAC_OVERRIDE cannot list a 0700 folder of another uid. `uid` must be a job's own, never a person's.
+    Root without DAC_OVERRIDE can neither list a 0700 folder of another uid nor remove it. `uid` must be a job's own,
+    never a person's. Raises OSError when something could not be removed.
     """
-    import shutil
+    paths = [path for folder in folders for path in _owned_by(uid, folder)]
+    objects = _sysv_objects(uid)
+    if not paths and not objects:
+        return
 
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            for folder in folders:
-                with contextlib.suppress(OSError):
-                    for entry in list(os.scandir(folder)):
-                        if entry.stat(follow_symlinks=False).st_uid == uid:
-                            if entry.is_dir(follow_symlinks=False):
-                                shutil.rmtree(entry.path, ignore_errors=True)
-                            else:
-                                os.unlink(entry.path)
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
+    def wipe() -> None:
+        for first in range(0, len(paths), _PATHS_A_COMMAND):
+            some = paths[first : first + _PATHS_A_COMMAND]
+            for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # of any depth, which Python's rmtree is not
+                subprocess.run(
+                    [*command, "--", *some], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+        for kind, number in objects:
+            _remove_sysv(kind, number)
+
+    if _as(uid, wipe) != 0 or any(os.path.lexists(path) for path in paths):
+        raise OSError(f"what uid {uid} left could not be removed: {', '.join(paths[:3])}")
+
+
+def _owned_by(uid: int, folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_uid == uid]
+    except FileNotFoundError:
+        return []
+
+
+def _sysv_objects(uid: int) -> list[tuple[str, int]]:
+    """Shared memory, semaphores and message queues that outlive their processes: kind and number."""
+    found = []
+    for kind in ("shm", "sem", "msg"):
+        with contextlib.suppress(OSError), open(f"/proc/sysvipc/{kind}") as table:
+            names = table.readline().split()
+            for line in table:
+                values = dict(zip(names, line.split(), strict=False))
+                if int(values["uid"]) == uid:
+                    found.append((kind, int(values[{"shm": "shmid", "sem": "semid", "msg": "msqid"}[kind]])))
+    return found
+
+
+def _remove_sysv(kind: str, number: int) -> None:
+    arguments = (number, 0, 0) if kind == "sem" else (number, 0, None)  # IPC_RMID is 0
+    if getattr(_libc, f"{kind}ctl")(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), f"{kind}ctl({number}, IPC_RMID)")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 from kbenv.errors import DeviceMemoryError, ReferenceFaultError, SandboxError
 from kbenv.problems.problem import Problem
-from kbenv.protocol import Protocol as Rules
+from kbenv.protocol import Protocol
 
 Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One submission to one problem. `device` is "cpu" or "cuda"; `threads` are a runner's on the CPU."""
+    """One submission to one problem. `device` is "cpu" or "cuda"; `threads`: a runner's; None for all cores."""
 
     problem: Problem
     source: str
-    protocol: Rules
+    protocol: Protocol
     device: str
-    threads: int
+    threads: int | None
 
     def to_message(self) -> dict[str, Any]:
         return {
@@ -35,27 +34,6 @@ class Job:
             "device": self.device,
             "threads": self.threads,
         }
-
-
-class Sandbox(Protocol):
-    """Holds untrusted code on one device; a context manager that starts its judge when first used."""
-
-    name: str
-
-    def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
-        """Judges one submission.
-
-        Raises:
-            ReferenceFaultError: the problem's reference failed.
-            DeviceMemoryError: the device cannot hold the job; the message says need and have.
-            SandboxError: the judge could not be started, died, or failed.
-        """
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def fault_error(fault: dict[str, Any]) -> SandboxError:

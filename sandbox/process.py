@@ -7,77 +7,39 @@ could not be had is in the verdict. Memory and CPU are limited per process only:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
-from kbenv.errors import SandboxError
-from kbenv.sandbox.job import Job, Result, fault_error
-from kbenv.sandbox.wire import Channel, ClosedError, DeadlineError, MalformedError, Message, pair
+from kbenv.protocol import Limits
+from kbenv.sandbox.wire import Channel, pair
 
-_START_S = 180.0
-_SLACK_S = 900.0
-"""Beyond a job's own limit: reference, redrawing, comparing."""
 _PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "TZ", "SYSTEMROOT")
 _BOOT = Path(__file__).resolve().parent / "boot.py"
 
 
-class ProcessSandbox:
-    """Jobs on one device: "cpu", or the GPU that `visible_device` names to CUDA_VISIBLE_DEVICES."""
+class ProcessCarrier:
+    """A judge on this machine: for the CPU, or for the GPU that `visible_device` names to CUDA_VISIBLE_DEVICES."""
 
     name = "process"
 
     def __init__(self, visible_device: str | None = None) -> None:
+        self.lock = visible_device or "cpu"
+        self.software: dict[str, str] = {}
         self._visible_device = visible_device
         self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
         self._root: Path | None = None
         self._log: IO[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
-        """See `Sandbox.run`. Waits for the device while another judge of this user holds it."""
-        with _device_lock(self._visible_device or "cpu"):
-            try:
-                channel = self._start()
-                channel.send(job.to_message())
-                return self._await_result(channel, job, on_phase)
-            except (ClosedError, DeadlineError, MalformedError) as e:
-                log = self._log_tail()
-                self.close()
-                raise SandboxError(f"the judge was lost ({e}); its last words: {log or 'none'}") from e
-            except BaseException:
-                self.close()  # a judge in the middle of a job is of no further use
-                raise
-
-    def _await_result(self, channel: Channel, job: Job, on_phase: Callable[[str], None]) -> Result:
-        while True:
-            answer = channel.receive(job.protocol.limits.job_s + _SLACK_S)
-            if "phase" in answer:
-                on_phase(answer["phase"])
-            elif "fault" in answer:
-                raise fault_error(answer["fault"])
-            else:
-                result: Result = answer["result"]
-                return result
-
-    def _start(self) -> Channel:
-        if self._channel is not None:
-            return self._channel
+    def start(self, device: str, limits: Limits) -> Channel:
+        """See `Carrier.start`."""
         self._root = Path(tempfile.mkdtemp(prefix="kbenv-"))
         self._root.chmod(0o711)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed in close()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
         ours, theirs = pair()
         try:
             self._process = subprocess.Popen(
@@ -87,32 +49,16 @@ class ProcessSandbox:
             )  # fmt: skip
         finally:
             theirs.close()
-        self._channel = Channel(ours)
-        hello: Message = self._channel.receive(_START_S)
-        if not hello.get("ready"):
-            raise SandboxError(f"the judge did not start: {hello}")
-        return self._channel
+        return Channel(ours)
 
     def _environment(self) -> dict[str, str]:
         """Nothing of the user's environment that is not named here: keys and tokens stay outside."""
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        return passed | {
-            "PATH": path,
-            "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": self._visible_device or "",
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        }
+        return passed | judge_environment(self._visible_device) | {"PATH": path}
 
-    def close(self) -> None:
-        """Ends the judge and everything below it; the next job starts a new one."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+    def stop(self) -> None:
+        """See `Carrier.stop`."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=5.0)
@@ -127,7 +73,8 @@ class ProcessSandbox:
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
 
-    def _log_tail(self) -> str:
+    def last_words(self) -> str:
+        """See `Carrier.last_words`."""
         if self._log is None:
             return ""
         size = self._log.seek(0, os.SEEK_END)
@@ -135,11 +82,14 @@ class ProcessSandbox:
         return self._log.read().decode(errors="replace").strip()
 
 
-@contextlib.contextmanager
-def _device_lock(device: str) -> Iterator[None]:
-    """One job at a time on a device, among all processes of this user."""
-    folder = Path(tempfile.gettempdir()) / f"kbenv-locks-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with open(folder / device.replace("/", "_"), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def judge_environment(visible_device: str | None) -> dict[str, str]:
+    """What every judge's environment says, whatever carries it."""
+    return {
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": visible_device or "",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }

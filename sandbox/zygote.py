@@ -5,7 +5,8 @@ before the judge has a seed, a job or a CUDA context, and it keeps no descriptor
 import `torch.utils.cpp_extension` nor touch CUDA: either would poison CUDA in every child.
 
 A runner in a pid namespace is that namespace's second process: its init only waits, and dies with all below it.
-Without root a runner is a new interpreter in bubblewrap where that is installed (`namespace`), else a plain fork
+In a container of ours the namespaces are the container's, for
+all runners and the judge together; uids and the deny list keep them apart. Without root a runner is a new interpreter in bubblewrap where that is installed (`namespace`), else a plain fork
 (`same-uid`), and says so.
 """
 
@@ -15,6 +16,7 @@ import contextlib
 import gc
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -39,8 +41,13 @@ class Zygote:
         self._pid = pid
 
     @classmethod
-    def start(cls, root: str) -> Zygote:
-        """Forks the server. `root` is the judge's private folder; scratch folders are made below it."""
+    def start(cls, root: str, *, contained: bool) -> Zygote:
+        """Forks the server.
+
+        Args:
+            root: the judge's private folder; scratch folders are made below it, in root/scratch.
+            contained: a container of ours gives the namespaces and limits, and forbids to make further ones.
+        """
         ours, theirs = pair()
         pid = os.fork()
         if pid == 0:
@@ -48,7 +55,7 @@ class Zygote:
             try:
                 confine.die_with_parent()
                 _close_all_but({0, 1, 2, theirs.fileno()})
-                _Server(Channel(theirs), root).serve()
+                _Server(Channel(theirs), root, contained=contained).serve()
                 status = 0
             except BaseException:
                 traceback.print_exc()
@@ -69,8 +76,16 @@ class Zygote:
         """An empty scratch folder for a role in place of its last one; at most `nbytes` where a tmpfs can be had."""
         return str(self._ask({"op": "scratch", "role": role, "uid": uid, "bytes": nbytes})["path"])
 
+    def wipe_scratch(self, role: str) -> None:
+        """Removes a role's scratch folder and all else that its uid left; its processes must be gone."""
+        self._ask({"op": "wipe", "role": role})
+
     def spawn(self, request: Message, sock: socket.socket, output: int) -> Message:
-        """Starts a runner with one end of a socket and a pipe for what it prints; returns its pid and isolation."""
+        """Starts a runner with one end of a socket and a pipe for what it prints.
+
+        Returns its pid, its isolation, and whether it is `alone` in a pid namespace, so that all that it starts, orphans
+        too, are its descendants.
+        """
         return self._ask({"op": "spawn", **request}, (sock.fileno(), output))
 
     def reap(self, pid: int, uid: int | None, *, grace_s: float) -> int:
@@ -96,31 +111,39 @@ def _close_all_but(keep: set[int]) -> None:
 
 
 class _Server:
-    def __init__(self, channel: Channel, root: str) -> None:
+    def __init__(self, channel: Channel, root: str, *, contained: bool) -> None:
         self._channel = channel
         self._scratch_root = os.path.join(root, "scratch")
-        self._scratch_uids: dict[str, int | None] = {}
-        self._scratch_mounted: set[str] = set()
+        self._scratch: dict[str, tuple[str, int | None]] = {}
+        """Role -> its folder and uid."""
         self._is_root = os.geteuid() == 0
+        self._contained = contained
         self._private_mounts = False
         self._missing: list[str] = []
         self._waits: dict[int, int] = {}
         """Process to kill (the init of a pid namespace, or the runner) -> our child to wait for."""
 
     def serve(self) -> None:
+        from .runner import serve  # noqa: F401  runners find it imported
+
         gc.disable()
         gc.freeze()  # children do not copy the pages of what was imported
-        os.makedirs(self._scratch_root, mode=0o711, exist_ok=True)
-        os.chmod(self._scratch_root, 0o711)
-        if self._is_root:
+        os.makedirs(self._scratch_root, exist_ok=True)
+        if self._is_root and not self._contained:
             self._private_mounts = self._set_up_mounts()
+        if self._is_root and not self._private_mounts:
+            os.chmod(self._scratch_root, 0o1733)  # each uid makes its own folder: root may lack CAP_CHOWN
         else:
+            os.chmod(self._scratch_root, 0o711)
+        if not self._is_root:
             self._missing.append("another uid: needs root; runners share the judge's")
             if shutil.which("bwrap") is None:
                 self._missing.append(
                     "namespaces: bubblewrap is not installed; nothing but the deny list keeps runners apart"
                 )
-        operations = {"scratch": self._new_scratch, "spawn": self._spawn, "reap": self._reap}
+        operations = {
+            "scratch": self._new_scratch, "wipe": self._wipe_scratch, "spawn": self._spawn, "reap": self._reap,
+        }  # fmt: skip
         while True:
             try:
                 request, descriptors = self._channel.receive_with_descriptors()
@@ -154,29 +177,31 @@ class _Server:
     # -- scratch ------------------------------------------------------------------------------------------------------
 
     def _new_scratch(self, request: Message, _: list[int]) -> Message:
-        path = os.path.join(self._scratch_root, request["role"])
-        uid = request["uid"]
-        self._wipe(path)
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        if uid is not None and self._private_mounts:
+        role, uid = request["role"], request["uid"]
+        self._wipe_scratch(request, [])
+        path = os.path.join(self._scratch_root, f"{role}-{secrets.token_hex(8)}")
+        self._scratch[role] = (path, uid)
+        if uid is None:
+            os.mkdir(path, mode=0o700)
+        elif self._private_mounts:
+            os.mkdir(path, mode=0o700)
             confine.mount_scratch(path, uid, request["bytes"])
-            self._scratch_mounted.add(path)
-        elif uid is not None:
-            os.chown(path, uid, uid)
-        self._scratch_uids[path] = uid
+        else:
+            confine.make_folder_as(uid, path)
         return {"path": path}
 
-    def _wipe(self, path: str) -> None:
-        uid = self._scratch_uids.pop(path, None)
-        if path in self._scratch_mounted:
-            confine.unmount(path)
-            self._scratch_mounted.remove(path)
-        elif uid is not None:
-            confine.wipe_as(uid, [path])
-        else:
+    def _wipe_scratch(self, request: Message, _: list[int]) -> Message:
+        path, uid = self._scratch.pop(request["role"], (None, None))
+        if path is None:
+            return {}
+        if uid is None:
             shutil.rmtree(path, ignore_errors=True)
-        if uid is not None:  # what a job left where everyone may write
-            confine.wipe_as(uid, ["/tmp", "/var/tmp", "/dev/shm"])
+            return {}
+        if self._private_mounts:
+            confine.unmount(path)
+            os.rmdir(path)
+        confine.wipe_as(uid, [self._scratch_root, *confine.SHARED_FOLDERS])
+        return {}
 
     # -- spawn --------------------------------------------------------------------------------------------------------
 
@@ -201,10 +226,13 @@ class _Server:
             raise RuntimeError(isolation["error"])
         isolation["missing"] = self._missing + isolation["missing"]
         if bwrap is not None:
-            isolation["namespaces"] = ["user", "mount", "ipc", "uts", "network", "pid"]
+            isolation["namespaces"] = ["user", *confine.NAMESPACES]
         pid = child if init is None else init
         self._waits[pid] = child
-        return {"pid": pid, "isolation": isolation}
+        alone = "pid" in isolation["namespaces"]
+        if self._contained:
+            isolation["namespaces"] = list(confine.NAMESPACES)
+        return {"pid": pid, "isolation": isolation, "alone": alone}
 
     def _child(self, request: Message, sock: int, output: int, status: int) -> None:
         """In the forked child: leave namespaces, then become the runner, or its init and the runner below that."""
@@ -213,7 +241,7 @@ class _Server:
             _close_all_but({0, 1, 2, sock, output, status})
             confine.die_with_parent()
             isolation = confine.Isolation()
-            if self._is_root:
+            if self._is_root and not self._contained:
                 self._leave_namespaces(isolation)
             if "pid" in isolation.namespaces:
                 init = os.fork()
@@ -236,7 +264,7 @@ class _Server:
             os._exit(code)
 
     def _leave_namespaces(self, isolation: confine.Isolation) -> None:
-        for name in ("mount", "ipc", "uts", "network", "pid"):
+        for name in confine.NAMESPACES:
             if name == "mount" and not self._private_mounts:
                 continue
             if confine.unshare(name):
@@ -301,9 +329,9 @@ def become_runner(request: Message, sock: int, output: int, status: int, isolati
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    os.chdir(request["rules"]["scratch"])
     os.environ.update(request["environment"])
     confine.restrict(confine.Rules(**request["rules"]), isolation)
+    os.chdir(request["rules"]["scratch"])  # as its owner: root may lack the right to enter
     packages = os.path.dirname(os.path.abspath(os.__file__))
     if not os.access(packages, os.R_OK | os.X_OK):  # imports would fail in the submission, and look like its fault
         error = f"uid {os.getuid()} cannot read {packages}: install Python and kbenv where every user may read them"

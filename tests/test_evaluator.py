@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
-from kbenv.evaluator import CPU_THREADS, MAX_SOURCE_BYTES, Evaluator, choose_device, evaluate
+from kbenv.evaluator import CPU_THREADS, MAX_SOURCE_BYTES, Evaluator, evaluate
 from kbenv.protocol import get_protocol
+from kbenv.sandbox.choice import choose_device
 from kbenv.sandbox.job import Job, Result
 from kbenv.verdict import Stage, Status
 from tests.fakes import SUBMISSION_SOURCE, make_problem, make_verdict
@@ -89,7 +90,7 @@ def test_a_device_of_no_known_form_is_a_usage_error(device):
 
 
 def use_gpus(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
-    monkeypatch.setattr("kbenv.evaluator._visible_gpus", lambda: names)
+    monkeypatch.setattr("kbenv.sandbox.choice._visible_gpus", lambda: names)
 
 
 def test_a_gpu_that_is_not_there_is_a_usage_error_that_counts_those_that_are(monkeypatch):
@@ -283,6 +284,6 @@ def test_an_answer_without_code_is_a_format_error_and_runs_nothing():
 
 def test_evaluate_closes_what_it_opened(monkeypatch):
     sandbox = ScriptedSandbox(make_result())
-    monkeypatch.setattr("kbenv.evaluator.ProcessSandbox", lambda visible: sandbox)
+    monkeypatch.setattr("kbenv.evaluator.open_sandbox", lambda *_: (sandbox, "cpu", None))
     assert evaluate(PROBLEM, SUBMISSION_SOURCE, device="cpu").credited
     assert sandbox.closed == 1

@@ -61,6 +61,7 @@ class Arm:
             os.close(write_end)
         self.pid: int = started["pid"]
         self.isolation: Message = started["isolation"]
+        self._alone: bool = started["alone"]
         self._channel = Channel(ours, max_frame_bytes=MAX_RUNNER_FRAME_BYTES, spin=setting.device == "cuda")
         self._status: int | None = None
         self._paused: set[int] = set()
@@ -126,7 +127,7 @@ class Arm:
         """Stops every process of the runner; returns when a look finds no further one."""
         stopped: set[int] = set()
         for _ in range(_PAUSE_ROUNDS):
-            found = set(_descendants(self.pid)) - stopped
+            found = set(self._pids()) - stopped
             if not found:
                 self._paused = stopped
                 return
@@ -142,7 +143,8 @@ class Arm:
                 os.kill(pid, signal.SIGCONT)
 
     def _pids(self) -> list[int]:
-        return _pids_of(self._uid) if self._uid is not None else _descendants(self.pid)
+        """The runner's processes, orphans too where a pid namespace or a uid of its own shows them."""
+        return _descendants(self.pid) if self._alone or self._uid is None else _pids_of(self._uid)
 
     def _proportional_bytes(self) -> int | None:
         """As `resident_bytes`, a page shared by n processes counted as 1/n in each."""
@@ -226,7 +228,7 @@ class Setting:
             "rules": {
                 "uid": uid, "scratch": scratch, "processes": limits["processes"], "open_files": limits["open_files"],
                 "file_bytes": limits["file_bytes"] if role == "submission" else _UNLIMITED,
-                "address_space": address_space,
+                "address_space": address_space, "oom_score": 1000 if role == "submission" else 500,
             },
         }  # fmt: skip
 

@@ -51,7 +51,7 @@ class Job:
         self.result: Message = {}
         self._zygote = zygote
         self._uids = dict(zip(_ROLES, uids or (None, None, None), strict=True))
-        self._setting = Setting(self.device, spec["threads"], self.protocol["limits"])
+        self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
         self._scratch: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
         self._arms: dict[str, Arm] = {}
@@ -121,6 +121,7 @@ class Job:
         for role in _ROLES:
             limit = self.protocol["limits"]["scratch_bytes"]
             self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
+            self._stack.callback(self._zygote.wipe_scratch, role)  # after the arms, which come later, have stopped
         with self.reference_faults():
             self.recreate_reference()
             reference = self._arms["reference"]

@@ -1,8 +1,8 @@
-"""The judge process: takes jobs from the host as frames on standard input, one at a time, and answers on standard
-output.
+"""The judge process: takes jobs from the host as frames on standard input, one at a time, and answers with frames.
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
-and then {"result": ...} or {"fault": {"kind", "message", "detail"}}.
+and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}; to {"ping": True} it answers
+{"pong": True}. Standard input is a socket for both ways, or a pipe (in a container), and then standard output answers.
 """
 
 from __future__ import annotations
@@ -11,27 +11,33 @@ import contextlib
 import fcntl
 import os
 import platform
+import re
+import secrets
 import select
 import shutil
 import socket
+import stat
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-_UID_FIRST, _UID_SETS, _ROLES = 60100, 1200, 3
+_ROLES = 3
+_UID_FIRST, _UID_SETS = 60100, 1200
 """Uids of jobs: below 65536, which is all that a user-namespaced container maps, and in no range of useradd's."""
+_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 16000
+"""In a container each job has uids of its own, from a random place: the kernel counts processes per uid, and another
+container's must not count here."""
 
 
 def main(arguments: list[str]) -> None:
+    """`arguments`: a private folder, and "contained" where a container of ours holds judge and runners."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch must not start threads before the zygote is forked
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("MKL_NUM_THREADS", "1")
-    descriptor = os.dup(0)
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-    os.dup2(2, 1)  # whatever prints, the frames stay clean
-    root = arguments[0]
+    host, bridges = _connection()
+    root, contained = arguments[0], "contained" in arguments[1:]
     os.umask(0o022)
 
     import torch  # noqa: F401  the zygote's children find it imported
@@ -39,10 +45,35 @@ def main(arguments: list[str]) -> None:
     from ..wire import Channel
     from ..zygote import Zygote
 
-    os.set_inheritable(descriptor, False)
-    with Zygote.start(root) as zygote, _uids() as uids:  # forked before any thread starts
-        threading.Thread(target=_exit_with_host, args=(descriptor, root), daemon=True).start()
-        _serve(Channel(socket.socket(fileno=descriptor)), zygote, uids)
+    with Zygote.start(root, contained=contained) as zygote, _uids(contained=contained) as uids:
+        for bridge in bridges:  # threads only after the zygote has been forked
+            bridge.start()
+        threading.Thread(target=_exit_with_host, args=(host.fileno(), root), daemon=True).start()
+        _serve(Channel(host), zygote, uids)
+
+
+def _connection() -> tuple[socket.socket, list[threading.Thread]]:
+    """The host's socket; where standard input and output are pipes, one of a pair and the threads that bridge."""
+    given, answers = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(2, 1)  # whatever prints, the frames stay clean
+    if stat.S_ISSOCK(os.fstat(given).st_mode):
+        os.close(answers)
+        return socket.socket(fileno=given), []
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def take_in() -> None:
+        while data := os.read(given, 1 << 16):
+            theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_RDWR)  # the host is gone
+
+    def give_out() -> None:
+        while data := theirs.recv(1 << 16):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(answers, view) :]
+
+    return ours, [threading.Thread(target=target, daemon=True) for target in (take_in, give_out)]
 
 
 def _exit_with_host(descriptor: int, root: str) -> None:
@@ -65,10 +96,14 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
             spec = channel.receive()
         except ClosedError:
             return
+        if "ping" in spec:
+            channel.send({"pong": True})
+            continue
         try:
             hardware = _hardware(spec["device"])
-            job = Job(spec, zygote, uids, lambda phase: channel.send({"phase": phase}))
-            answer = {"result": job.run() | {"hardware": hardware, "software": _software()}}
+            result = Job(spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})).run()
+            healthy = result["status"] == "PASSED" or _device_works(spec["device"])
+            answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
         except InfrastructureFault as fault:
             answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}
         except Exception as e:  # the host must hear of any fault of the judge's, and it is never a verdict
@@ -77,31 +112,78 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         channel.send(answer)
 
 
+def _device_works(device: str) -> bool:
+    """Whether the judge's own context still computes: some faults of a submission stay on the device."""
+    torch = sys.modules["torch"]
+    try:
+        return bool(torch.ones(1024, device=device).sum().item() == 1024)
+    except RuntimeError:
+        return False
+
+
 def _software() -> dict[str, str | None]:
     torch = sys.modules["torch"]
     return {"python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda}
 
 
 def _hardware(device: str) -> dict[str, object]:
+    """The machine that the judge runs on, which need not be the host's."""
+    from .faults import InfrastructureFault
+
     torch = sys.modules["torch"]
+    machine = {"cpu": _cpu_name(), "cpu_count": len(os.sched_getaffinity(0)), "driver": None}
     if device == "cpu":
-        return {
+        return machine | {
             "device": "cpu", "name": platform.machine(), "multiprocessors": None, "l2_bytes": None,
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         }  # fmt: skip
+    if not torch.cuda.is_available():
+        raise InfrastructureFault("sandbox", f"torch {torch.__version__} of the sandbox finds no GPU")
     properties = torch.cuda.get_device_properties(0)
-    return {
+    return machine | {
         "device": "cuda", "name": properties.name, "memory_bytes": properties.total_memory,
         "multiprocessors": properties.multi_processor_count, "l2_bytes": properties.L2_cache_size,
+        "driver": _driver(),
     }  # fmt: skip
 
 
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _driver() -> str | None:
+    with contextlib.suppress(OSError), open("/proc/driver/nvidia/version") as file:
+        if match := re.search(r"Module\s+(?:for \S+\s+)?([\d.]+)", file.read()):
+            return match[1]
+    return None
+
+
 @contextlib.contextmanager
-def _uids() -> Iterator[tuple[int, ...] | None]:
-    """Three uids that no other judge on this machine uses now, or None without root."""
+def _uids(*, contained: bool) -> Iterator[Iterator[Sequence[int] | None]]:
+    """Uids for job after job, that no other judge on this machine uses now; None each without root."""
     if os.geteuid() != 0:
-        yield None
-        return
+        yield iter(lambda: None, ())
+    elif contained:
+        yield _container_uids()
+    else:
+        with _claimed_uids() as claimed:
+            yield iter(lambda: claimed, ())
+
+
+def _container_uids() -> Iterator[Sequence[int]]:
+    index = secrets.randbelow(_CONTAINER_UID_SETS)
+    while True:
+        first = _CONTAINER_UID_FIRST + index * _ROLES
+        yield range(first, first + _ROLES)
+        index = (index + 1) % _CONTAINER_UID_SETS
+
+
+@contextlib.contextmanager
+def _claimed_uids() -> Iterator[Sequence[int]]:
     folder = os.path.join(tempfile.gettempdir(), "kbenv-uids")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.stat(folder).st_uid != 0:
@@ -115,7 +197,7 @@ def _uids() -> Iterator[tuple[int, ...] | None]:
             continue
         first = _UID_FIRST + index * _ROLES
         try:
-            yield tuple(range(first, first + _ROLES))
+            yield range(first, first + _ROLES)
         finally:
             os.close(lock)
         return

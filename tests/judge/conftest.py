@@ -67,7 +67,9 @@ def make_protocol(rules: str) -> Protocol:
 
 @pytest.fixture(scope="session")
 def get_evaluator() -> Iterator[GetEvaluator]:
-    """`get_evaluator(rules, device="cpu", **changes)`: see `make_protocol`; `changes` are the protocol's own fields.
+    """`get_evaluator(rules, device="cpu", sandbox="process", **changes)`: see `make_protocol`.
+
+    `changes` are the protocol's own fields.
 
     A secret lies in the host's environment meanwhile.
     """
@@ -75,11 +77,11 @@ def get_evaluator() -> Iterator[GetEvaluator]:
     os.environ[SECRET] = f"{SECRET} must not be seen"
     with ExitStack() as stack:
 
-        def get(rules: str, device: str = "cpu", **changes: Any) -> Evaluator:
-            key = (rules, device, *sorted(changes.items()))
+        def get(rules: str, device: str = "cpu", sandbox: str = "process", **changes: Any) -> Evaluator:
+            key = (rules, device, sandbox, *sorted(changes.items()))
             if key not in evaluators:
                 protocol = make_protocol(rules).model_copy(update=changes)
-                evaluator = Evaluator(protocol=protocol, device=device, sandbox="process")
+                evaluator = Evaluator(protocol=protocol, device=device, sandbox=sandbox)
                 evaluators[key] = stack.enter_context(evaluator)
             return evaluators[key]
 

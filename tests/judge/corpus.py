@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TESTS = Path(__file__).resolve().parent.parent
 
+SANDBOXES = ("process", pytest.param("docker", marks=pytest.mark.docker))
+"""For tests that hold in every sandbox."""
 SLOWED_DOWN = 0.7
 """What "no_effect" submissions may at most be credited with: they do twice to ten times the reference's work."""
 

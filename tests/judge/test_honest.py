@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbenv.verdict import Verdict
-from tests.judge.corpus import Case, load_cases, name_of
+from tests.judge.corpus import SANDBOXES, Case, load_cases, name_of
 
 HONEST = load_cases("honest")
 CUDA_HONEST = load_cases("honest/cuda")
@@ -27,9 +27,10 @@ def assert_credited(verdict: Verdict) -> None:
     assert verdict.speedup.low <= verdict.speedup.value <= verdict.speedup.high
 
 
+@pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(HONEST))
-def test_an_honest_submission_is_credited(case, get_evaluator):
-    assert_credited(get_evaluator("brisk").evaluate(case.problem, case.source))
+def test_an_honest_submission_is_credited(case, sandbox, get_evaluator):
+    assert_credited(get_evaluator("brisk", sandbox=sandbox).evaluate(case.problem, case.source))
 
 
 @pytest.mark.parametrize(
@@ -40,9 +41,10 @@ def test_an_honest_submission_is_credited_under_the_full_protocol(case, get_eval
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(CUDA_HONEST))
-def test_an_honest_cuda_submission_is_credited(case, get_evaluator):
-    assert_credited(get_evaluator("brisk", "cuda:0").evaluate(case.problem, case.source))
+def test_an_honest_cuda_submission_is_credited(case, sandbox, get_evaluator):
+    assert_credited(get_evaluator("brisk", "cuda:0", sandbox).evaluate(case.problem, case.source))
 
 
 @pytest.mark.gpu

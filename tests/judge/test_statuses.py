@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbenv.verdict import Status, Verdict
-from tests.judge.corpus import Case, load_cases, name_of
+from tests.judge.corpus import SANDBOXES, Case, load_cases, name_of
 
 CASES = load_cases("statuses")
 CUDA_CASES = load_cases("statuses/cuda")
@@ -18,9 +18,9 @@ def as_parameters(cases: list[Case]) -> list:
     ]
 
 
-def evaluate(case: Case, get_evaluator, device: str = "cpu") -> Verdict:
+def evaluate(case: Case, get_evaluator, device: str = "cpu", sandbox: str = "process") -> Verdict:
     rules = "brisk" if case.constants.get("SLOW") else "tight"
-    return get_evaluator(rules, device, **case.constants.get("PROTOCOL", {})).evaluate(case.problem, case.source)
+    return get_evaluator(rules, device, sandbox, **case.constants.get("PROTOCOL", {})).evaluate(case.problem, case.source)
 
 
 def assert_as_expected(case: Case, verdict: Verdict) -> None:
@@ -32,15 +32,17 @@ def assert_as_expected(case: Case, verdict: Verdict) -> None:
     assert "\n" not in verdict.message
 
 
+@pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(CASES))
-def test_a_status_is_reached_by_a_real_submission(case, get_evaluator):
-    assert_as_expected(case, evaluate(case, get_evaluator))
+def test_a_status_is_reached_by_a_real_submission(case, sandbox, get_evaluator):
+    assert_as_expected(case, evaluate(case, get_evaluator, sandbox=sandbox))
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(CUDA_CASES))
-def test_a_status_is_reached_by_a_real_cuda_submission(case, get_evaluator):
-    assert_as_expected(case, evaluate(case, get_evaluator, "cuda:0"))
+def test_a_status_is_reached_by_a_real_cuda_submission(case, sandbox, get_evaluator):
+    assert_as_expected(case, evaluate(case, get_evaluator, "cuda:0", sandbox))
 
 
 def test_an_answer_without_code_is_a_format_error_and_runs_nothing(get_evaluator):

@@ -1,0 +1,145 @@
+"""The host's side of a judge: one protocol, whatever carries it. A judge stays warm between the jobs of one sandbox.
+
+A judge that is lost, that fails a health check or that has served its number of jobs is ended; the next job gets a
+fresh one. What happens to a job in the middle of a loss is the caller's business (the evaluator tries once more).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, Self
+
+from kbenv.errors import SandboxError
+from kbenv.protocol import Limits
+from kbenv.sandbox.job import Job, Result, fault_error
+from kbenv.sandbox.wire import Channel, ClosedError, DeadlineError, MalformedError, Message
+
+RECYCLE_AFTER_JOBS = 200
+_START_S = 180.0
+_PING_S = 15.0
+_SLACK_S = 900.0
+"""Beyond a job's own limit: reference, redrawing, comparing."""
+
+
+class Carrier(Protocol):
+    """Starts a judge somewhere, and carries frames to it and back.
+
+    Attributes:
+        name: "process" or "docker".
+        lock: what to hold while a job runs: one name for each device.
+        software: what the carrier adds to a verdict's software: image, engine.
+    """
+
+    name: str
+    lock: str
+    software: dict[str, str]
+
+    def start(self, device: str, limits: Limits) -> Channel:
+        """Starts a judge for jobs on `device` within `limits`. Raises SandboxError."""
+
+    def last_words(self) -> str:
+        """The end of what the judge wrote to its log."""
+
+    def stop(self) -> None:
+        """Ends the judge and everything below it; nothing of it is left. Does nothing when none runs."""
+
+
+class Sandbox:
+    """Holds untrusted code on one device; a context manager that starts its judge when first used."""
+
+    def __init__(self, carrier: Carrier, *, recycle_after_jobs: int = RECYCLE_AFTER_JOBS) -> None:
+        self.name = carrier.name
+        self._carrier = carrier
+        self._recycle_after_jobs = recycle_after_jobs
+        self._channel: Channel | None = None
+        self._limits: Limits | None = None
+        self._jobs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def software(self) -> dict[str, str]:
+        return self._carrier.software
+
+    def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
+        """Judges one submission. Waits for the device while another judge of this user holds it.
+
+        Raises:
+            ReferenceFaultError: the problem's reference failed.
+            DeviceMemoryError: the device cannot hold the job; the message says need and have.
+            SandboxError: the judge could not be started, died, or failed.
+        """
+        with _device_lock(self._carrier.lock):
+            try:
+                channel = self._ready_channel(job)
+                channel.send(job.to_message())
+                return self._await_result(channel, job, on_phase)
+            except (ClosedError, DeadlineError, MalformedError) as e:
+                log = self._carrier.last_words()
+                self.close()
+                raise SandboxError(f"the judge was lost ({e}); its last words: {log or 'none'}") from e
+            except BaseException:
+                self.close()  # a judge in the middle of a job is of no further use
+                raise
+
+    def close(self) -> None:
+        """Ends the judge and everything below it; the next job starts a new one."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._carrier.stop()
+
+    def _ready_channel(self, job: Job) -> Channel:
+        """The warm judge's, if it is fit for one more job; else a fresh one's."""
+        limits = job.protocol.limits
+        if self._channel is not None and (
+            self._jobs >= self._recycle_after_jobs or limits != self._limits or not self._answers(self._channel)
+        ):
+            self.close()
+        if self._channel is None:
+            self._channel = self._carrier.start(job.device, limits)
+            self._limits, self._jobs = limits, 0
+            hello = self._channel.receive(_START_S)
+            if not hello.get("ready"):
+                raise SandboxError(f"the judge did not start: {hello}")
+        self._jobs += 1
+        return self._channel
+
+    def _answers(self, channel: Channel) -> bool:
+        try:
+            channel.send({"ping": True}, timeout_s=_PING_S)
+            return channel.receive(_PING_S) == {"pong": True}
+        except (ClosedError, DeadlineError, MalformedError):
+            return False
+
+    def _await_result(self, channel: Channel, job: Job, on_phase: Callable[[str], None]) -> Result:
+        while True:
+            answer: Message = channel.receive(job.protocol.limits.job_s + _SLACK_S)
+            if "phase" in answer:
+                on_phase(answer["phase"])
+            elif "fault" in answer:
+                raise fault_error(answer["fault"])
+            else:
+                if not answer["healthy"]:
+                    self.close()  # the verdict stands; the next job does not start on a device that is ill
+                result: Result = answer["result"]
+                return result
+
+
+@contextlib.contextmanager
+def _device_lock(name: str) -> Iterator[None]:
+    """One job at a time on a device, among all processes of this user."""
+    folder = Path(tempfile.gettempdir()) / f"kbenv-locks-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with open(folder / name.replace("/", "_"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
