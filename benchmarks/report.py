@@ -7,9 +7,12 @@ Sections:
     clock: the reference against itself on ten problems from 0.01 to 10 ms, several verdicts each: how often the
         interval covers 1.0, and the judge's clock beside CUDA events and Triton's do_bench.
     recovery: a kernel that writes out of bounds, one that never ends, and after each an honest one.
+    sandboxes: the same submissions in the Docker sandbox and in the process sandbox, faults each followed by an honest
+        kernel: statuses, speedups, peak memory.
     capacity: L1/19 with all but 24 GB of the card taken by another process.
 
-Needs a KernelBench checkout (KBENV_KERNELBENCH) for all but `clock`.
+Needs a KernelBench checkout (KBENV_KERNELBENCH) for all but `clock`, `recovery` and `sandboxes`; `sandboxes` needs a
+Docker engine with the image.
 """
 
 from __future__ import annotations
@@ -31,14 +34,20 @@ from pathlib import Path
 from kbenv import Evaluator, Verdict, get_protocol, list_problems, load_problem
 from kbenv.errors import SandboxError, UsageError
 from kbenv.problems import Problem
+from kbenv.protocol import Protocol
+from kbenv.sandbox.docker import DockerSettings
 
-SECTIONS = ("references", "cases", "clock", "recovery", "capacity")
+SECTIONS = ("references", "cases", "clock", "recovery", "sandboxes", "capacity")
 KERNELS = Path(__file__).parent / "kernels"
 SPECIAL = ("level1/95", "level1/90", "level1/98", "level2/23", "level2/66", "level2/80", "level2/83", "level3/35")
 DRAW = {1: 18, 2: 13, 3: 9}
 CASES = (
     ("level1/19", "relu_identity"), ("level1/19", "relu_cuda"), ("level1/19", "relu_triton"),
     ("level1/1", "matmul_fp32"), ("level1/1", "matmul_exact"), ("level1/1", "matmul_tf32"),
+)  # fmt: skip
+SANDBOX_CASES = (
+    "relu_triton", "relu_identity", "relu_out_of_bounds", "relu_triton", "relu_endless", "relu_triton",
+    "relu_out_of_memory", "relu_triton",
 )  # fmt: skip
 CLOCK_PROBLEMS = (
     ("relu", 1 << 20), ("relu", 1 << 24), ("relu", 1 << 27), ("relu", 1 << 29),
@@ -171,15 +180,36 @@ def do_bench() -> dict[str, float]:
     return {f"{operator} {size}": float(value) for (operator, size), value in zip(CLOCK_PROBLEMS, printed, strict=True)}
 
 
+def short_limits() -> Protocol:
+    """`verified`, with limits that soon end what never ends."""
+    protocol = get_protocol("verified")
+    limits = protocol.limits.model_copy(update={"call_s": 3.0, "build_s": 20.0})
+    return protocol.model_copy(update={"limits": limits})
+
+
 def recovery() -> Iterator[list[str]]:
     yield VERDICT_HEADER
     problem = clock_problem("relu", 1 << 24)
-    protocol = get_protocol("verified")
-    limits = protocol.limits.model_copy(update={"call_s": 3.0, "build_s": 20.0})  # the endless one is to end soon
-    protocol = protocol.model_copy(update={"limits": limits})
-    with Evaluator(protocol=protocol) as evaluator:
+    with Evaluator(protocol=short_limits(), sandbox="process") as evaluator:
         for name in ("relu_out_of_bounds", "relu_triton", "relu_endless", "relu_triton"):
             yield verdict_row(problem, name, *judge(evaluator, problem, (KERNELS / f"{name}.py").read_text()))
+
+
+def sandboxes(mounts: Sequence[str]) -> Iterator[list[str]]:
+    yield ["sandbox", "submission", "status", "speedup", "peak MiB", "reference's peak MiB", "isolation", "s", "notes"]
+    problem = clock_problem("relu", 1 << 24)
+    for sandbox in ("docker", "process"):
+        settings = DockerSettings(mounts=tuple(mounts))
+        with Evaluator(protocol=short_limits(), device="cuda", sandbox=sandbox, docker=settings) as evaluator:
+            for name in SANDBOX_CASES:
+                verdict, note, seconds = judge(evaluator, problem, (KERNELS / f"{name}.py").read_text())
+                row = verdict_row(problem, name, verdict, note, seconds)
+                memory, isolation = (verdict.memory, verdict.isolation) if verdict else (None, None)
+                peaks = (memory.submission_peak_bytes, memory.reference_peak_bytes) if memory else ()
+                yield [
+                    sandbox, name, row[2], row[3], *([f"{peak / 2**20:.3f}" for peak in peaks] or ["", ""]),
+                    f"{isolation.level}, {isolation.missing}" if isolation else "", row[8], row[10],
+                ]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -231,6 +261,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock`")
     parser.add_argument("--budget-s", type=float, default=1e9, help="`clock` begins no verdict after this many seconds")
     parser.add_argument("--only", help="`references`: these problems only, such as level1/50,level2/12")
+    parser.add_argument("--mount", action="append", default=[], help="`sandboxes`: as of `kbenv eval`")
     parser.add_argument("--all", action="store_true", help="`references` over all 250 problems")
     options = parser.parse_args(argv)
     unknown = set(options.sections) - set(SECTIONS)
@@ -239,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sections = {
         "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW, options.only),
         "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s),
-        "recovery": recovery, "capacity": capacity,
+        "recovery": recovery, "sandboxes": lambda: sandboxes(options.mount), "capacity": capacity,
     }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     command = "python benchmarks/report.py " + shlex.join(sys.argv[1:] if argv is None else argv)

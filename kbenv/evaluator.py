@@ -191,6 +191,7 @@ class Evaluator:
         apart = {"pid", "network", "mount"} <= set(had["namespaces"])
         other_user = had["uid"] is not None
         level = ("full" if apart else "uid") if other_user else ("namespace" if apart else "same-uid")
+        had = had | {"missing": [*had["missing"], *self._sandbox.missing]}
         return Isolation(sandbox=self._sandbox.name, level=level, **had)  # type: ignore[arg-type]
 
 

@@ -82,7 +82,7 @@ def choose_engine_device(device: str, facts: EngineFacts) -> tuple[str, str | No
 
 def _parse(device: str) -> tuple[str, int]:
     """Kind ("auto", "cpu" or "cuda") and number. Raises UsageError."""
-    kind, colon, index = device.partition(":")
+    kind, _, index = device.partition(":")
     if device in ("auto", "cpu", "cuda"):
         return device, 0
     if kind != "cuda" or not (index.isascii() and index.isdecimal()):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kbenv.errors import SandboxError
 from kbenv.protocol import Limits
-from kbenv.sandbox.engine import IMAGE, LABEL, EngineError, EngineFacts, find_image
+from kbenv.sandbox.engine import IMAGE, LABEL, EngineError, EngineFacts, GpuAccess, find_image
 from kbenv.sandbox.process import judge_environment
 from kbenv.sandbox.wire import Channel, pair
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-GpuAccess = Literal["auto", "nvidia", "cdi", "devices"]
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
 """Of the judge, to start runners as other users and to end them; a runner has none."""
 _CODE = "/run/kbenv"
-_HOST_MODULES = ("choice.py", "docker.py", "engine.py", "host.py", "image.py", "job.py", "process.py")
+HOST_MODULES = ("choice", "docker", "engine", "host", "image", "job", "process")
+"""Of kbenv.sandbox: what stays on the host; all else is sent into the container."""
 _DRIVER = "/run/kbenv-driver"
 _DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 _DRIVER_LIBRARIES = (
@@ -89,7 +89,7 @@ class DockerSettings:
 
     image: str = IMAGE
     runtime: str | None = None
-    gpu_access: GpuAccess = "auto"
+    gpu_access: GpuAccess | Literal["auto"] = "auto"
     cpus: float | None = None
     mounts: tuple[str, ...] = ()
 
@@ -114,6 +114,7 @@ class DockerCarrier:
         self.software = self._examine_image() | {"docker": self._facts.version}
         if self._settings.runtime:
             self.software["runtime"] = self._settings.runtime
+        self.missing = _not_enforced(facts)
         place = "" if self._facts.is_local else f"{self._facts.address} "
         self.lock = place + (gpu or "cpu")
         self._container: Container | None = None
@@ -302,7 +303,11 @@ def _started(pid: int) -> str | None:
 def _code() -> bytes:
     """The judge's own code as `_BOOTSTRAP` takes it."""
     folder = Path(__file__).resolve().parent
-    inside = [path for path in sorted(folder.rglob("*.py")) if path.relative_to(folder).parts[0] not in _HOST_MODULES]
+    inside = [
+        path
+        for path in sorted(folder.rglob("*.py"))
+        if path.relative_to(folder).parts[0].removesuffix(".py") not in HOST_MODULES
+    ]
     body = json.dumps({str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in inside}).encode()
     return len(body).to_bytes(4, "big") + body
 
@@ -345,15 +350,24 @@ def _read(stream: Any, count: int) -> bytes:
 # -- GPUs and runtimes ------------------------------------------------------------------------------------------------
 
 
-def _choose_gpu_access(facts: EngineFacts, wanted: GpuAccess) -> GpuAccess:
-    if wanted == "auto" and facts.gpu_access:
+def _choose_gpu_access(facts: EngineFacts, wanted: GpuAccess | Literal["auto"]) -> GpuAccess:
+    if wanted != "auto":
+        return wanted  # `docker info` does not show every way that works
+    if facts.gpu_access:
         return facts.gpu_access[0]
-    if wanted in facts.gpu_access:
-        return wanted
-    offered = ", ".join(facts.gpu_access) or "none"
     raise EngineError(
-        f"GPU access must be one that the engine offers ({offered}); asked for {wanted}; install the NVIDIA container "
-        "toolkit (nvidia-ctk runtime configure --runtime=docker), or use --sandbox process"
+        "the engine gives containers no GPU: install the NVIDIA container toolkit "
+        "(nvidia-ctk runtime configure --runtime=docker), or use --sandbox process"
+    )
+
+
+def _not_enforced(facts: EngineFacts) -> tuple[str, ...]:
+    controls = {
+        "memory limit": facts.memory_limit, "swap limit": facts.swap_limit, "process limit": facts.pids_limit,
+        "CPU limit": facts.cpu_quota, "the engine's seccomp profile": facts.seccomp,
+    }  # fmt: skip
+    return tuple(
+        f"{control}: the engine does not enforce it (see kbenv doctor)" for control, had in controls.items() if not had
     )
 
 

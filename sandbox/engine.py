@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbenv.errors import UsageError
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+GpuAccess = Literal["nvidia", "cdi", "devices"]
 IMAGE = "kbenv-sandbox"
 """The image that `kbenv sandbox build` makes and that sandboxes use unless told otherwise."""
 LABEL = "kbenv"
@@ -29,15 +30,13 @@ def connect(timeout_s: float = _TIMEOUT_S) -> DockerClient:
     """The engine that DOCKER_HOST names (unix, tcp, ssh), else the local one. Raises EngineError."""
     try:
         import docker
-        from docker.errors import DockerException
     except ImportError as e:
         raise EngineError("the Docker sandbox needs docker-py: pip install 'kbenv[docker]'") from e
     try:
         client = docker.from_env(timeout=timeout_s)
         client.ping()
-    except (DockerException, OSError, ValueError) as e:
-        reason = f"no Docker engine answers at {address()} ({_reason(e)})"
-        raise EngineError(f"{reason}; start one, or set DOCKER_HOST") from e
+    except Exception as e:  # docker-py lets through what its transports raise: requests' errors, paramiko's, OSError
+        raise _no_engine(e) from e
     return client
 
 
@@ -81,7 +80,7 @@ class EngineFacts:
     user_namespaces: bool
     runtimes: tuple[str, ...]
     is_local: bool
-    gpu_access: tuple[str, ...]
+    gpu_access: tuple[GpuAccess, ...]
     cgroup_driver: str
     cpu_quota: bool
     init: bool
@@ -91,20 +90,22 @@ class EngineFacts:
 
 def facts_of(client: DockerClient) -> EngineFacts:
     """Asks `docker info`. Raises EngineError."""
-    from docker.errors import DockerException
-
     try:
-        return _read_facts(client.info(), client.api.base_url)
-    except (DockerException, OSError, ValueError, TypeError, AttributeError, LookupError) as e:
-        message = f"what answers at {address()} does not answer like a Docker engine ({_reason(e)})"
-        raise EngineError(f"{message}; restart it, or set DOCKER_HOST") from e
+        info = client.info()
+    except Exception as e:
+        raise _no_engine(e) from e
+    try:
+        return _read_facts(info, client.api.base_url)
+    except (ValueError, TypeError, AttributeError, LookupError) as e:
+        message = f"what answers at {address()} is no Docker engine (`docker info`: {type(e).__name__}: {_reason(e)})"
+        raise EngineError(f"{message}; set DOCKER_HOST") from e
 
 
 def _read_facts(info: dict[str, Any], base_url: str) -> EngineFacts:
     security = [str(option) for option in info.get("SecurityOptions") or ()]
     runtimes = tuple(sorted(info.get("Runtimes") or ()))
     is_local = base_url.startswith("http+docker://local")
-    access = ["nvidia"] if "nvidia" in runtimes else []
+    access: list[GpuAccess] = ["nvidia"] if "nvidia" in runtimes else []
     if any(str(device.get("ID", "")).startswith("nvidia.com/gpu") for device in info.get("DiscoveredDevices") or ()):
         access.append("cdi")
     if is_local and os.path.exists("/dev/nvidiactl"):
@@ -129,6 +130,10 @@ def _read_facts(info: dict[str, Any], base_url: str) -> EngineFacts:
         address=address(),
         tls=base_url.startswith("https://"),
     )
+
+
+def _no_engine(error: Exception) -> EngineError:
+    return EngineError(f"no Docker engine answers at {address()} ({_reason(error)}); start one, or set DOCKER_HOST")
 
 
 def _reason(error: BaseException) -> str:

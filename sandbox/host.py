@@ -33,11 +33,13 @@ class Carrier(Protocol):
         name: "process" or "docker".
         lock: what to hold while a job runs: one name for each device.
         software: what the carrier adds to a verdict's software: image, engine.
+        missing: controls that it could not have here, in words.
     """
 
     name: str
     lock: str
     software: dict[str, str]
+    missing: tuple[str, ...]
 
     def start(self, device: str, limits: Limits) -> Channel:
         """Starts a judge for jobs on `device` within `limits`. Raises SandboxError."""
@@ -69,6 +71,10 @@ class Sandbox:
     @property
     def software(self) -> dict[str, str]:
         return self._carrier.software
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self._carrier.missing
 
     def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
         """Judges one submission. Waits for the device while another judge of this user holds it.

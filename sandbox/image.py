@@ -150,28 +150,35 @@ def _ensure_base(client: DockerClient, base: str, on_line: OnLine) -> None:
             ) from e
     config = client.images.get(base).attrs["Config"]
     if any(entry.startswith("LD_PRELOAD=") for entry in config.get("Env") or ()):
-        raise EngineError(f"the base {base} sets LD_PRELOAD, which would run in every process: take another with --base")
+        raise EngineError(
+            f"the base {base} sets LD_PRELOAD, which would run in every process: take another with --base"
+        )
     if config.get("Volumes"):
-        raise EngineError(f"the base {base} declares volumes, which stay writable in a container: take another with --base")
+        raise EngineError(
+            f"the base {base} declares volumes, which stay writable in a container: take another with --base"
+        )
 
 
 def _pull(client: DockerClient, base: str, on_line: OnLine) -> None:
     """Pulls, and says now and then how far it is. Raises OSError."""
-    on_line(f"{HEADING}pulling {base}")
+    said, said_at = f"pulling {base}", time.monotonic()
+    on_line(HEADING + said)
     amounts: dict[str, tuple[int, int]] = {}
-    said = time.monotonic()
     for message in _messages(client.api.pull(base, stream=True, decode=True)):
         if "error" in message:
             raise OSError(message["error"])
-        detail = message.get("progressDetail") or {}
+        layer, detail = str(message.get("id")), message.get("progressDetail") or {}
         if message.get("status") == "Downloading" and detail.get("total"):
-            amounts[message["id"]] = detail["current"], detail["total"]
-        elif message.get("id") in amounts and message.get("status") == "Download complete":
-            amounts[message["id"]] = amounts[message["id"]][1], amounts[message["id"]][1]
-        if amounts and time.monotonic() - said > _PULL_INTERVAL_S:
-            said = time.monotonic()
-            current, total = (sum(amount) / 1e6 for amount in zip(*amounts.values(), strict=True))
-            on_line(f"{HEADING}pulling {base}: {current:.0f} of {total:.0f} MB")
+            amounts[layer] = int(detail["current"]), int(detail["total"])
+        elif layer in amounts:  # it is whole, and being unpacked
+            amounts[layer] = amounts[layer][1], amounts[layer][1]
+        current, total = (sum(column) for column in zip((0, 0), *amounts.values(), strict=True))
+        how_far = (
+            f"pulling {base}: {current / 1e6:.0f} of {total / 1e6:.0f} MB" if current < total else f"unpacking {base}"
+        )
+        if amounts and time.monotonic() - said_at > _PULL_INTERVAL_S and said != how_far:
+            said, said_at = how_far, time.monotonic()
+            on_line(HEADING + said)
 
 
 def _torch_version() -> str:

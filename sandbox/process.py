@@ -30,6 +30,7 @@ class ProcessCarrier:
     def __init__(self, visible_device: str | None = None) -> None:
         self.lock = visible_device or "cpu"
         self.software: dict[str, str] = {}
+        self.missing: tuple[str, ...] = ()
         self._visible_device = visible_device
         self._process: subprocess.Popen[bytes] | None = None
         self._root: Path | None = None

@@ -5,9 +5,9 @@ before the judge has a seed, a job or a CUDA context, and it keeps no descriptor
 import `torch.utils.cpp_extension` nor touch CUDA: either would poison CUDA in every child.
 
 A runner in a pid namespace is that namespace's second process: its init only waits, and dies with all below it.
-In a container of ours the namespaces are the container's, for
-all runners and the judge together; uids and the deny list keep them apart. Without root a runner is a new interpreter in bubblewrap where that is installed (`namespace`), else a plain fork
-(`same-uid`), and says so.
+In a container of ours the namespaces are the container's, for all runners and the judge together; uids and the deny
+list keep them apart. Without root a runner is a new interpreter in bubblewrap where that is installed (`namespace`),
+else a plain fork (`same-uid`), and says so.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Zygote:
     def spawn(self, request: Message, sock: socket.socket, output: int) -> Message:
         """Starts a runner with one end of a socket and a pipe for what it prints.
 
-        Returns its pid, its isolation, and whether it is `alone` in a pid namespace, so that all that it starts, orphans
-        too, are its descendants.
+        Returns its pid, its isolation, and whether it is `alone` in a pid namespace, so that all that it starts,
+        orphans too, are its descendants.
         """
         return self._ask({"op": "spawn", **request}, (sock.fileno(), output))
 

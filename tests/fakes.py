@@ -254,6 +254,7 @@ class ScriptedEvaluator:
         self.verdicts = list(verdicts) or [make_verdict()]
         self.protocol = protocol or get_protocol()
         self.device = device
+        self.sandbox_note: str | None = None
         self.backend = backend
         self.on_phase = on_phase
         self.problems: list[Problem | str] = []

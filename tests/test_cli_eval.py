@@ -16,6 +16,7 @@ from kbenv.cli import main
 from kbenv.cli.eval import MAX_SOURCE_BYTES, add_parser, describe, read_text
 from kbenv.errors import SandboxError, UsageError
 from kbenv.protocol import get_protocol
+from kbenv.sandbox.docker import DockerSettings
 from kbenv.verdict import Status, Verdict
 from tests.fakes import SUBMISSION_SOURCE, ScriptedEvaluator, make_verdict
 
@@ -75,9 +76,24 @@ def test_a_fault_of_the_machine_is_exit_code_3(judge: Judge, source: Path, capsy
 def test_every_option_reaches_the_evaluator(judge: Judge, source: Path) -> None:
     options = {"protocol": "kernelbench", "sandbox": "process", "device": "cpu", "precision": "bf16", "backend": "cpp"}
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
-    main(["eval", RELU, str(source), *arguments, "--no-require-custom-kernel"])
+    more = [
+        "--image",
+        "mine",
+        "--runtime",
+        "runsc",
+        "--gpu-access",
+        "cdi",
+        "--cpus",
+        "1.5",
+        "--mount",
+        "/a",
+        "--mount",
+        "/b",
+    ]
+    main(["eval", RELU, str(source), *arguments, "--no-require-custom-kernel", *more])
     judge.options.pop("on_phase")
-    assert judge.options == options | {"require_custom_kernel": False}
+    docker = DockerSettings(image="mine", runtime="runsc", gpu_access="cdi", cpus=1.5, mounts=("/a", "/b"))
+    assert judge.options == options | {"require_custom_kernel": False, "docker": docker, "cache": False}
 
 
 def test_defaults(judge: Judge, source: Path) -> None:
@@ -90,6 +106,8 @@ def test_defaults(judge: Judge, source: Path) -> None:
         "sandbox": "auto",
         "backend": "auto",
         "require_custom_kernel": None,
+        "docker": DockerSettings(),
+        "cache": False,
     }
 
 

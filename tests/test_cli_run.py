@@ -13,6 +13,7 @@ from rich.console import Console
 from kbenv.agents import Trajectory, Turn
 from kbenv.cli import main, run
 from kbenv.errors import ModelError, SandboxError
+from kbenv.sandbox.docker import DockerSettings
 from kbenv.store import Store, StoreError
 from kbenv.verdict import Status, Verdict
 from tests.fakes import ScriptedEvaluator, make_verdict
@@ -191,6 +192,7 @@ def test_the_options_reach_the_evaluator_and_the_reward(
         "sandbox": "process",
         "backend": "cpp",
         "require_custom_kernel": True,
+        "docker": DockerSettings(),
         "cache": True,
     } | {"on_phase": evaluator.options["on_phase"]}  # type: ignore[attr-defined]
     assert "2.30" in capsys.readouterr().out

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar
 
 import pytest
 
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
 from kbenv.evaluator import CPU_THREADS, MAX_SOURCE_BYTES, Evaluator, evaluate
 from kbenv.protocol import get_protocol
-from kbenv.sandbox.choice import choose_device
+from kbenv.sandbox.choice import choose_device, choose_engine_device
+from kbenv.sandbox.engine import EngineFacts
 from kbenv.sandbox.job import Job, Result
 from kbenv.verdict import Stage, Status
 from tests.fakes import SUBMISSION_SOURCE, make_problem, make_verdict
@@ -23,6 +25,8 @@ class ScriptedSandbox:
     """Returns the given results (or raises the given errors) in order; the last one again and again."""
 
     name = "process"
+    software: ClassVar[dict[str, str]] = {"image": "an image"}
+    missing = ("swap limit: not here",)
 
     def __init__(self, *outcomes: Result | Exception) -> None:
         self.outcomes = outcomes
@@ -46,6 +50,7 @@ def make_result(status: Status = Status.PASSED, **overrides: Any) -> Result:
     verdict = make_verdict(status).model_dump(mode="json")
     isolation = {"uid": 60101, "namespaces": ["mount", "network", "pid"], "seccomp": True, "missing": []}
     hardware = {"device": "cpu", "name": "x86_64", "memory_bytes": 1, "multiprocessors": None, "l2_bytes": None}
+    hardware |= {"driver": None, "cpu": "A CPU", "cpu_count": 2}
     timing = ("speedup", "latency_ms", "reference_latency_ms", "clock", "measurement")
     result: Result = {name: verdict[name] for name in ("status", "stage", "message", "detail", "output", "memory")}
     result |= {
@@ -74,7 +79,6 @@ def make_evaluator(*outcomes: Result | Exception, **options: Any) -> tuple[Evalu
         ({"precision": "fp64"}, "precision must be one of .* found 'fp64'"),
         ({"backend": "cutlass"}, "backend must be one of .* found 'cutlass'"),
         ({"sandbox": "chroot"}, "sandbox must be one of .* found 'chroot'"),
-        ({"sandbox": "docker"}, "Docker sandbox .* use --sandbox process"),
         ({"device": "tpu"}, "device must be auto, cpu or cuda:N; found 'tpu'"),
     ],
 )
@@ -87,6 +91,39 @@ def test_an_option_that_is_not_to_be_had_is_a_usage_error(options, words):
 def test_a_device_of_no_known_form_is_a_usage_error(device):
     with pytest.raises(UsageError, match="device must be auto, cpu or cuda:N"):
         choose_device(device)
+
+
+def test_docker_is_not_replaced_by_another_sandbox_when_it_was_asked_for(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    with pytest.raises(UsageError, match=r"no Docker engine answers at unix:///nowhere/docker.sock .* DOCKER_HOST"):
+        Evaluator(sandbox="docker", device="cpu")
+    evaluator = Evaluator(sandbox="auto", device="cpu")
+    assert (evaluator.sandbox_note or "").startswith("the process sandbox is used: no Docker engine answers")
+
+
+def make_facts(**changes: Any) -> EngineFacts:
+    facts: dict[str, Any] = {field.name: True for field in fields(EngineFacts)}
+    return EngineFacts(**(facts | {"gpu_access": (), "is_local": True} | changes))
+
+
+def test_a_device_of_the_engine_need_not_be_seen_here(monkeypatch):
+    use_gpus(monkeypatch, [])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert choose_engine_device("auto", make_facts()) == ("cpu", None)
+    with pytest.raises(UsageError, match="cuda:1: the engine gives containers no GPU"):
+        choose_engine_device("cuda:1", make_facts())
+    there = make_facts(gpu_access=("nvidia",), is_local=False)
+    assert choose_engine_device("auto", there) == ("cuda:0", "0")
+    assert choose_engine_device("cuda:3", there) == ("cuda:3", "3")
+    assert choose_engine_device("cpu", there) == ("cpu", None)
+
+
+def test_a_local_engine_gives_the_gpus_that_the_environment_names(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
+    here = make_facts(gpu_access=("nvidia",))
+    assert choose_engine_device("cuda:1", here) == ("cuda:1", "GPU-a")
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES names 2"):
+        choose_engine_device("cuda:2", here)
 
 
 def use_gpus(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
@@ -226,7 +263,7 @@ def test_the_level_of_isolation_is_what_was_had(uid, namespaces, level):
     isolation = evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE).isolation
     assert isolation is not None
     assert (isolation.level, isolation.sandbox) == (level, "process")
-    assert isolation.missing == ("a seccomp filter",)
+    assert isolation.missing == ("a seccomp filter", *ScriptedSandbox.missing)
 
 
 def test_a_submission_that_never_ran_had_no_isolation():

@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from kbenv.sandbox.docker import HOST_MODULES
+
 ROOT = Path(__file__).resolve().parent.parent
 LINKED = ("agents", "problems", "prompts", "sandbox")
 
 LAYERS = (
-    {"kbenv.cli", "kbenv.doctor", "kbenv.serve", "kbenv.adapters", "kbenv.report"},
+    {
+        "kbenv.cli", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding", "kbenv.serve", "kbenv.adapters",
+        "kbenv.report",
+    },
     {"kbenv.agents"},
     {"kbenv.env", "kbenv.vector"},
     {"kbenv.evaluator"},
@@ -141,7 +146,7 @@ def test_what_runs_inside_a_sandbox_stands_alone(name):
 
 def test_every_module_of_the_sandbox_is_known_to_run_inside_or_outside():
     outside = {name.split(".")[2] for name in WITHIN_SANDBOX} - set(INSIDE)
-    assert outside <= {"docker", "job", "process"}
+    assert outside == set(HOST_MODULES)
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kbenv.cli.judging import add_judging_options, open_evaluator
 from kbenv.errors import SandboxError, UsageError
 from kbenv.extraction import extract_code
 from kbenv.feedback import quoted
@@ -41,21 +42,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("problem", metavar="PROBLEM", help="a name such as core/level1/relu, or a problem file's path")
     parser.add_argument("file", metavar="FILE", type=Path, help="Python source, or a model's answer in Markdown (.md)")
-    parser.add_argument("--protocol", default="verified", help="kernelbench, kernelbench-v0 or verified (default)")
-    parser.add_argument("--sandbox", default="auto", help="auto (default), process or docker")
-    parser.add_argument("--device", default="auto", help="auto (default), cpu or cuda:N")
-    parser.add_argument("--precision", default="fp32", help="fp32 (default), bf16 or fp16")
-    parser.add_argument("--backend", default="auto", help="what the source is written in; auto (default) looks at it")
-    parser.add_argument(
-        "--require-custom-kernel",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="credit only a source with a kernel of its own (default: as the protocol says)",
-    )
     parser.add_argument(
         "--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout (default: $KBENV_KERNELBENCH)"
     )
     parser.add_argument("--json", metavar="PATH", help="write the whole verdict as JSON; - for standard output")
+    add_judging_options(parser)
     parser.set_defaults(func=run)
 
 
@@ -140,23 +131,13 @@ def describe(verdict: Verdict) -> RenderableType:
 
 
 def _judge(problem: Problem, text: str, arguments: argparse.Namespace) -> Verdict:
-    from kbenv.evaluator import Evaluator
-
     console = Console(stderr=True)
     with console.status("starting") as status:  # draws on a terminal only
 
         def show(phase: str) -> None:
             status.update(Text(phase))
 
-        with Evaluator(
-            protocol=arguments.protocol,
-            precision=arguments.precision,
-            device=arguments.device,
-            sandbox=arguments.sandbox,
-            backend=arguments.backend,
-            require_custom_kernel=arguments.require_custom_kernel,
-            on_phase=show,
-        ) as evaluator:
+        with open_evaluator(arguments, show) as evaluator:
             if arguments.file.suffix.lower() not in _MARKDOWN_SUFFIXES:
                 return evaluator.evaluate(problem, text)
             source = extract_code(text)

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from kbenv.cli.judging import add_judging_options, open_evaluator
 from kbenv.errors import ModelError, SandboxError, UsageError
-from kbenv.protocol import DEFAULT_PROTOCOL, PRECISIONS, PROTOCOLS
 from kbenv.reward import DEFAULT_REWARD, REWARDS
 
 if TYPE_CHECKING:
@@ -65,21 +65,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--problems", required=True, metavar="PATTERN", help="such as 'core/*' or 'core/level1/relu'")
     parser.add_argument("--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run is kept")
-    parser.add_argument("--protocol", choices=PROTOCOLS, default=DEFAULT_PROTOCOL)
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    parser.add_argument("--sandbox", choices=("auto", "process", "docker"), default="auto")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda:N")
-    parser.add_argument("--backend", default="auto", help="the kernel language to ask for")
-    parser.add_argument(
-        "--require-custom-kernel", action=argparse.BooleanOptionalAction, default=None,
-        help="credit only answers with a kernel of their own (default: the protocol's choice)",
-    )  # fmt: skip
     parser.add_argument("--reward", choices=tuple(REWARDS), default=DEFAULT_REWARD)
     parser.add_argument("--temperature", type=float, metavar="X", help="default: the provider's")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens of an answer; default: the provider's")
     parser.add_argument(
         "--max-cost", type=float, metavar="USD", help="ask nothing more once the answers have cost this much"
     )
+    add_judging_options(parser)
     parser.set_defaults(func=run)
 
 
@@ -92,7 +84,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from rich.console import Console
 
-    from kbenv.evaluator import Evaluator
     from kbenv.problems import list_problems
     from kbenv.store import Store
 
@@ -102,16 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     started = time.monotonic()
     progress = _Progress(console, len(problems) * _answers(arguments), by_turn=arguments.turns > 1)
-    with Evaluator(
-        protocol=arguments.protocol,
-        precision=arguments.precision,
-        device=arguments.device,
-        sandbox=arguments.sandbox,
-        backend=arguments.backend,
-        require_custom_kernel=arguments.require_custom_kernel,
-        cache=True,  # independent samples are often the same text
-        on_phase=progress.show_phase,
-    ) as evaluator:
+    # With a cache: independent samples are often the same text.
+    with open_evaluator(arguments, progress.show_phase, cache=True) as evaluator:
         store = Store(arguments.out, _config(arguments, evaluator))
         this_run = _Run(arguments, evaluator, store, _within_budget(arguments, store, open_model))
         try:

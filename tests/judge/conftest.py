@@ -12,8 +12,11 @@ import pytest
 
 from kbenv.evaluator import Evaluator
 from kbenv.protocol import Protocol, get_protocol
+from kbenv.sandbox.docker import DockerSettings
 
 SECRET = "KBENV_TEST_SECRET"
+DOCKER = DockerSettings(mounts=tuple(filter(None, os.environ.get("KBENV_TEST_DOCKER_MOUNTS", "").split(":"))))
+"""See tests/docker/mounted_image.py."""
 
 GetEvaluator = Callable[..., Evaluator]
 
@@ -81,7 +84,7 @@ def get_evaluator() -> Iterator[GetEvaluator]:
             key = (rules, device, sandbox, *sorted(changes.items()))
             if key not in evaluators:
                 protocol = make_protocol(rules).model_copy(update=changes)
-                evaluator = Evaluator(protocol=protocol, device=device, sandbox=sandbox)
+                evaluator = Evaluator(protocol=protocol, device=device, sandbox=sandbox, docker=DOCKER)
                 evaluators[key] = stack.enter_context(evaluator)
             return evaluators[key]
 

@@ -20,7 +20,9 @@ def as_parameters(cases: list[Case]) -> list:
 
 def evaluate(case: Case, get_evaluator, device: str = "cpu", sandbox: str = "process") -> Verdict:
     rules = "brisk" if case.constants.get("SLOW") else "tight"
-    return get_evaluator(rules, device, sandbox, **case.constants.get("PROTOCOL", {})).evaluate(case.problem, case.source)
+    return get_evaluator(rules, device, sandbox, **case.constants.get("PROTOCOL", {})).evaluate(
+        case.problem, case.source
+    )
 
 
 def assert_as_expected(case: Case, verdict: Verdict) -> None:
