@@ -18,7 +18,10 @@ from pathlib import Path
 from kbenv.sandbox.engine import IMAGE, connect
 
 FOLDERS = ("dev", "etc", "proc", "root", "run/kbenv", "sbin", "sys", "tmp", "usr", "var/tmp")
-LINKS = ("bin", "lib", "lib64")  # not sbin: the engine puts its init there
+LINKS = {name: f"usr/{name}" for name in ("bin", "lib", "lib64")} | {
+    f"sbin/{name}": f"/usr/sbin/{name}" for name in ("ldconfig", "ldconfig.real")
+}
+"""Not sbin itself: the engine puts its init there. Triton asks for ldconfig."""
 
 
 def make_image() -> tuple[str, ...]:
@@ -29,16 +32,17 @@ def make_image() -> tuple[str, ...]:
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(folder)
-        for name in LINKS:
+        for name, target in LINKS.items():
             link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            link.type, link.linkname = tarfile.SYMTYPE, target
             tar.addfile(link)
     variables = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     changes = [f"ENV {name}={value}" for name, value in variables.items()]
     connect().api.import_image_from_data(archive.getvalue(), repository=IMAGE, tag="latest", changes=changes)
     interpreters = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix)}
-    wanted = ["/usr", "/opt", "/etc/alternatives", "/etc/ld.so.cache", *sorted(interpreters)]
-    return tuple(path for path in wanted if os.path.exists(path) and not path.startswith("/usr/"))
+    wanted = ["/usr", "/opt", "/etc/alternatives", "/etc/ld.so.cache"]
+    wanted += sorted(path for path in interpreters if not path.startswith(("/usr", "/opt")))
+    return tuple(path for path in wanted if os.path.exists(path))
 
 
 if __name__ == "__main__":
