@@ -24,7 +24,7 @@ endif
 .PHONY: help
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name words; do
-		printf 'make %-10s %s\n' "$$name" "$$words"
+		printf 'make %-15s %s\n' "$$name" "$$words"
 	done
 
 .PHONY: run
@@ -33,12 +33,20 @@ run: $(STAMP) ## best of five single shots, then a multi-turn refinement, on the
 	$(BIN)/kbenv run --agent multi-turn --turns 6 --model $(REPLAY) --problems '$(PROBLEMS)' --out runs/multi-turn
 
 .PHONY: test
-test: $(STAMP) ## every test that needs no GPU
+test: $(STAMP) ## every test that needs neither GPU nor Docker
 	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm' --durations=10
 
 .PHONY: test-gpu
 test-gpu: $(STAMP) ## the tests that need a CUDA device
-	@$(BIN)/python -m pytest -m gpu --durations=10
+	@$(BIN)/python -m pytest -m 'gpu and not docker' --durations=10
+
+.PHONY: test-docker
+test-docker: $(STAMP) ## the tests that need a Docker engine with our image (`kbenv sandbox build`)
+	@$(BIN)/python -m pytest -m 'docker and not gpu' --durations=10
+
+.PHONY: test-docker-gpu
+test-docker-gpu: $(STAMP) ## the tests that need both
+	@$(BIN)/python -m pytest -m 'docker and gpu' --durations=10
 
 .PHONY: lint
 lint: $(STAMP) ## ruff and mypy

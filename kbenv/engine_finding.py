@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 from kbenv.finding import Finding, ask_child, read_tool
 from kbenv.sandbox.engine import IMAGE, EngineFacts, address
 
-_REQUEST_TIMEOUT_S = 5.0
-_TIMEOUT_S = 20.0
+_REQUEST_TIMEOUT_S = 15.0
+"""`docker info` of a busy engine was seen to take more than 5 s: it runs the version commands of all its parts."""
+_TIMEOUT_S = 30.0
 
 _ESCAPES = (
     ("CVE-2024-0132", (1, 16, 2)),
@@ -117,7 +118,7 @@ def check_connection(facts: EngineFacts) -> Finding:
         return Finding(name, "ok", "unix socket")
     if facts.tls or facts.address.startswith("ssh:"):
         return Finding(name, "ok", "TLS" if facts.tls else "ssh")
-    host = urlsplit(facts.address).hostname or "localhost"
+    host = urlsplit(facts.address if "://" in facts.address else f"//{facts.address}").hostname or "localhost"
     if _is_loopback(host):
         return Finding(name, "ok", "tcp without TLS, on loopback: every user of this machine is root through it")
     found = f"tcp without TLS: unencrypted, and whoever reaches {host} is root there"
@@ -225,12 +226,16 @@ def check_gvisor(facts: EngineFacts) -> Finding:
 
 
 def refuse_docker(engine: Engine | str, *, on_gpu: bool) -> str | None:
-    """Why `--sandbox auto` leaves Docker alone, judging on a GPU or on the CPU; None when it takes it."""
+    """Why `--sandbox auto` leaves Docker alone, as `kbenv.sandbox.choice` decides it; None when it takes it.
+
+    `on_gpu`: torch sees a GPU on this machine.
+    """
     if isinstance(engine, str):
         return "no engine answers"
     if engine.image is None:
         return f"the engine has no image {IMAGE}"
-    return "the engine has no way to the GPU" if on_gpu and not engine.facts.gpu_access else None
+    keeps_gpu = bool(engine.facts.gpu_access) or not engine.facts.is_local  # elsewhere, this machine's GPU is no loss
+    return "the engine gives containers no GPU" if on_gpu and not keeps_gpu else None
 
 
 # -- small steps ------------------------------------------------------------------------------------------------------

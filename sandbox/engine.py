@@ -97,7 +97,7 @@ def facts_of(client: DockerClient) -> EngineFacts:
     try:
         return _read_facts(info, client.api.base_url)
     except (ValueError, TypeError, AttributeError, LookupError) as e:
-        message = f"what answers at {address()} is no Docker engine (`docker info`: {type(e).__name__}: {_reason(e)})"
+        message = f"what answers at {address()} is no Docker engine (`docker info`: {type(e).__name__}: {reason_of(e)})"
         raise EngineError(f"{message}; set DOCKER_HOST") from e
 
 
@@ -133,11 +133,13 @@ def _read_facts(info: dict[str, Any], base_url: str) -> EngineFacts:
 
 
 def _no_engine(error: Exception) -> EngineError:
-    return EngineError(f"no Docker engine answers at {address()} ({_reason(error)}); start one, or set DOCKER_HOST")
+    return EngineError(f"no Docker engine answers at {address()} ({reason_of(error)}); start one, or set DOCKER_HOST")
 
 
-def _reason(error: BaseException) -> str:
-    """On one line: the system's own word where a cause has one ("Connection refused"), else the error's message."""
+def reason_of(error: BaseException) -> str:
+    """On one line: the engine's explanation or the system's own word ("Connection refused"), else the error's message."""
+    if explanation := getattr(error, "explanation", None):
+        return " ".join(str(explanation).split())[:400]
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and isinstance(cause.strerror, str):

@@ -1,7 +1,7 @@
-"""The image that Docker sandboxes run: built on a base image by the engine, and removed again with what else we left there.
+"""The image that Docker sandboxes run: built by the engine, and removed again with what else we left there.
 
-The image holds Python, torch and compilers and nothing of kbenv (image/Dockerfile). Sandboxes never build or pull: `build` is
-the only place where either happens.
+The image holds Python, torch and compilers and nothing of kbenv (image/Dockerfile). Sandboxes never build or pull:
+`build` is the only place where either happens.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Image:
 def build(client: DockerClient, base: str | None, tag: str = IMAGE, on_line: OnLine = lambda line: None) -> Image:
     """Builds the image on `base` (None: `default_base`), which is pulled if the engine lacks it, and names it `tag`.
 
-    Only an image that passed the Dockerfile's checks gets the name. The one that had it before is removed unless a container
-    still runs it. The environment's settings of pip and of proxies are handed to the build; who can read the image can read
-    those of pip, passwords in addresses included.
+    Only an image that passed the Dockerfile's checks gets the name. The one that had it before is removed unless a
+    container still runs it. The environment's settings of pip and of proxies are handed to the build; who can read the
+    image can read those of pip, passwords in addresses included.
 
     Args:
         on_line: called with each line of output as it comes; lines that name a step start with `HEADING`.
@@ -73,6 +73,8 @@ def build(client: DockerClient, base: str | None, tag: str = IMAGE, on_line: OnL
         EngineError: the base will not do or cannot be had, or a name is none.
         SandboxError: a step failed, or the engine went away.
     """
+    from docker.errors import DockerException
+
     base = base if base is not None else default_base(facts_of(client))
     try:
         before = _id_of(client, tag)
@@ -86,8 +88,8 @@ def build(client: DockerClient, base: str | None, tag: str = IMAGE, on_line: OnL
         image = client.images.get(named)
         if before is not None and before != image.id:
             _remove_nameless(client, before)
-    except OSError as e:  # docker-py's answers from the engine are such
-        raise SandboxError(f"building {tag} on {base}: {_reason(e)}") from e
+    except (DockerException, OSError) as e:
+        raise SandboxError(f"building {tag} on {base} failed: {_reason(e)}") from e
     return Image(str(image.id), tag, int(image.attrs["Size"]), facts["python"], facts["torch"])
 
 
@@ -108,22 +110,33 @@ def clean(client: DockerClient, *, all_owners: bool = False, image: str | None =
         image: this image, and what unfinished builds left.
 
     Raises:
-        EngineError: a container still runs the image.
+        EngineError: a container still uses the image.
+        SandboxError: the engine went away.
     """
-    from docker.errors import ImageNotFound
+    from docker.errors import DockerException
 
-    removed = remove_orphans(client, everyone=all_owners)
-    if image is None:
-        return removed
+    try:
+        removed = remove_orphans(client, everyone=all_owners)
+        if image is not None:
+            if _id_of(client, image) is not None:
+                _remove_image(client, image)
+                removed.append(image)
+            client.images.prune(filters={"dangling": True, "label": IMAGE_LABEL})
+    except (DockerException, OSError) as e:
+        raise SandboxError(f"cleaning up failed: {_reason(e)}") from e
+    return removed
+
+
+def _remove_image(client: DockerClient, image: str) -> None:
+    from docker.errors import APIError
+
     try:
         client.images.remove(image)
-        removed.append(image)
-    except ImageNotFound:
-        pass
-    except OSError as e:
-        raise EngineError(f"the image {image} cannot be removed: {_reason(e)}") from e
-    client.images.prune(filters={"dangling": True, "label": IMAGE_LABEL})
-    return removed
+    except APIError as e:
+        raise EngineError(
+            f"the image {image} cannot be removed ({_reason(e)}); `kbenv sandbox clean --all` removes our containers, "
+            "those in use as well"
+        ) from e
 
 
 def _id_of(client: DockerClient, name: str) -> str | None:
@@ -145,8 +158,8 @@ def _ensure_base(client: DockerClient, base: str, on_line: OnLine) -> None:
             _pull(client, base, on_line)
         except OSError as e:
             raise EngineError(
-                f"the engine has no image {base} and cannot pull it ({_reason(e)}); load it there (`docker load`), or name "
-                "another with --base"
+                f"the engine has no image {base} and cannot pull it ({_reason(e)}); load it there (`docker load`), or "
+                "name another with --base"
             ) from e
     config = client.images.get(base).attrs["Config"]
     if any(entry.startswith("LD_PRELOAD=") for entry in config.get("Env") or ()):

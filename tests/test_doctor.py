@@ -348,7 +348,8 @@ def test_the_toolkit_s_version_is_what_its_tools_say(
     [
         (Engine(FACTS, "sha256:0"), True, "docker: an engine answers and has our image"),
         (Engine(FACTS, None), False, "not docker: the engine has no image kbenv-sandbox"),
-        (Engine(replace(FACTS, gpu_access=()), "sha256:0"), True, "not docker: the engine has no way to the GPU"),
+        (Engine(replace(FACTS, gpu_access=()), "sha256:0"), True, "not docker: the engine gives containers no GPU"),
+        (Engine(replace(FACTS, gpu_access=(), is_local=False), "sha256:0"), True, "docker: "),
         (Engine(replace(FACTS, gpu_access=()), "sha256:0"), False, "docker: "),
         ("no Docker engine answers at unix:///x", False, "not docker: no engine answers"),
     ],

@@ -19,21 +19,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "sandbox",
         help="build the Docker sandbox's image, or clean up after it",
-        description="The image of the Docker sandbox, and what is left of its containers, on the engine that DOCKER_HOST "
-        "names (default: the local one).",
+        description="The image of the Docker sandbox, and what is left of its containers, on the engine that "
+        "DOCKER_HOST names (default: the local one).",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     build = commands.add_parser(
         "build",
         help="build the image that sandboxes run",
-        description="Build the image that sandboxes run. It holds Python, torch and compilers; what the base has of these is "
-        "taken as it is, what it lacks is installed, with the settings of pip and of proxies in the environment.",
+        description="Build the image that sandboxes run. It holds Python, torch and compilers: what the base has of "
+        "these is taken as it is, what it lacks is installed, by the environment's settings of pip and of proxies.",
     )
     build.add_argument(
         "--base", metavar="IMAGE",
-        help="what to build on: a Debian or Ubuntu image, with nvcc for CUDA (default: PyTorch's CUDA image where the engine "
-        "offers a GPU, else a bare Python); pulled if the engine lacks it",
+        help="what to build on: a Debian or Ubuntu image, with nvcc for CUDA (default: PyTorch's CUDA image where the "
+        "engine offers a GPU, else a bare Python); pulled if the engine lacks it",
     )  # fmt: skip
     build.add_argument("--tag", default=IMAGE, metavar="NAME", help="the image's name (default: %(default)s)")
     build.set_defaults(func=_build)
@@ -114,6 +114,8 @@ class _Progress:
         if is_heading:
             self._heading = line.removeprefix(HEADING)
         if self._is_terminal:
-            self._line.update(self._task, description=self._heading if is_heading else f"{self._heading}: {line.strip()}")
+            self._line.update(
+                self._task, description=self._heading if is_heading else f"{self._heading}: {line.strip()}"
+            )
         elif is_heading:
             print(self._heading, file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
 """Makes a base image for the sandbox out of the machine it runs on, where no registry can be reached.
 
-`python -m tests.docker.base_image` prints the image's name. It holds what the Dockerfile of the sandbox looks for: the files of
-some installed Debian packages (a C++ compiler and the tools it needs), the Python that runs this, and torch, numpy, setuptools and
-ninja with what they require, from the environment that runs this. It is a stand-in for tests: nothing is taken over from the
-packages but their files, and nothing in it can be updated.
+`python -m tests.docker.base_image` prints the image's name. It holds what the Dockerfile of the sandbox looks for: the
+files of some installed Debian packages (a C++ compiler and the tools it needs), the Python that runs this, and torch,
+numpy, setuptools and ninja with what they require, from the environment that runs this. It is a stand-in for tests:
+nothing is taken over from the packages but their files, and nothing in it can be updated.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import py_compile
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tarfile
@@ -42,12 +43,24 @@ if TYPE_CHECKING:
 NAME = "kbenv-test-base"
 KEY_LABEL = "kbenv.test-base"
 
-PACKAGES = (
-    "bash coreutils dash debianutils findutils g++ grep libc-bin libc6-dev mount ncurses-base sed util-linux".split()
-)
+PACKAGES = [
+    "bash",
+    "coreutils",
+    "dash",
+    "debianutils",
+    "findutils",
+    "g++",
+    "grep",
+    "libc-bin",
+    "libc6-dev",
+    "mount",
+    "ncurses-base",
+    "sed",
+    "util-linux",
+]
 DISTRIBUTIONS = ("torch", "numpy", "setuptools", "ninja")
 OPTIONAL_DISTRIBUTIONS = ("triton", "cuda-bindings")
-# Of the interpreter: what no kernel needs. Of torch: its tests, and its executables save the one that `import torch` looks for.
+# Of the interpreter: what no kernel needs. Of torch: tests, and programs save the one that it looks for on import.
 LEFT_OUT = re.compile(
     r"lib/python3\.\d+/(site-packages|test|idlelib|lib2to3|turtledemo|config-[^/]+)/"
     r"|^torch/(test/|bin/(?!torch_shm_manager$))"
@@ -60,21 +73,19 @@ ACCOUNTS = {
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
 }
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 CHUNK = 1 << 20
 
 
-def ensure_base_image(client: DockerClient, extra: Sequence[Path] = ()) -> str:
+def ensure_base_image(client: DockerClient) -> str:
     """The name of the base image, which is made first unless the engine has one of the same contents.
 
-    Args:
-        extra: files and folders of this machine to take along, to the same place in the image (for example a CUDA toolkit).
-
     Raises:
-        EngineError: this is no Debian or Ubuntu, a package or distribution is missing, or the engine refused the import.
+        EngineError: no Debian or Ubuntu, a package or distribution is missing, or the engine refused the import.
     """
     from docker.errors import APIError, ImageNotFound
 
-    contents = _Contents.of_this_machine(extra)
+    contents = _Contents.of_this_machine()
     try:
         old = client.images.get(NAME)
     except ImageNotFound:
@@ -111,11 +122,10 @@ class _Contents:
     image_python: Path
     site_packages: Path
     distributions: tuple[Distribution, ...]
-    extra: tuple[Path, ...]
     key: str
 
     @classmethod
-    def of_this_machine(cls, extra: Sequence[Path]) -> _Contents:
+    def of_this_machine(cls) -> _Contents:
         python = Path(sys.base_prefix)
         image_python = python if python == Path("/usr") else Path("/opt/python")
         site = subprocess.run(
@@ -127,14 +137,14 @@ class _Contents:
             site_packages = image_python / site_packages.relative_to(python)
         distributions = tuple(_closure(DISTRIBUTIONS, OPTIONAL_DISTRIBUTIONS))
         names = [f"{one.metadata['Name']}=={one.version}" for one in distributions]
-        described = [sys.version, str(python), *PACKAGES, *sorted(names), *map(str, extra), Path(__file__).read_text()]
+        described = [sys.version, str(python), *PACKAGES, *sorted(names), Path(__file__).read_text()]
         key = hashlib.sha256("\0".join(described).encode()).hexdigest()[:16]
-        return cls(python, image_python, site_packages, distributions, tuple(extra), key)
+        return cls(python, image_python, site_packages, distributions, key)
 
 
 def _base_interpreter() -> str:
     """The interpreter outside any virtual environment."""
-    return str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+    return str(Path(sys.base_prefix) / "bin" / VERSION)
 
 
 def _closure(required: Sequence[str], optional: Sequence[str]) -> Iterator[Distribution]:
@@ -201,30 +211,29 @@ class _Root:
         for name, text in ACCOUNTS.items():
             self._add_bytes(name, text.encode())
         is_distribution_python = self.contents.python == Path("/usr")
-        packages = (*PACKAGES, "python3", "libpython3-dev") if is_distribution_python else PACKAGES
+        packages = [*PACKAGES, VERSION, f"lib{VERSION}-dev"] if is_distribution_python else PACKAGES
         for path in _package_files(packages):
             self._add(path, self._resolved(path))
         self._add_alternatives()
-        if not is_distribution_python:
+        if is_distribution_python:
+            self._add_link("usr/local/bin/python3", f"/usr/bin/{VERSION}")
+        else:
             self._add_python()
         for one in self.contents.distributions:
             self._add_distribution(one)
-        for path in self.contents.extra:
-            self._add_tree(path, str(path))
         for path in _libraries(self.binaries):
             if not path.is_relative_to(self.contents.python) or is_distribution_python:
                 for each in _chain(path):
                     self._add(each, self._resolved(each))
 
     def _add_python(self) -> None:
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         for pattern in (
             "bin/python",
             "bin/python3",
-            f"bin/{version}",
+            f"bin/{VERSION}",
             "lib/libpython*",
-            f"lib/{version}",
-            f"include/{version}",
+            f"lib/{VERSION}",
+            f"include/{VERSION}",
         ):
             for path in self.contents.python.glob(pattern):
                 self._add_tree(path, f"{self.contents.image_python}/{path.relative_to(self.contents.python)}")
@@ -316,7 +325,8 @@ class _Root:
         info.uid = info.gid = 0
         info.uname = info.gname = "root"
         info.mtime = int(info.mtime)
-        info.mode |= 0o555 if info.mode & 0o100 and info.name != "root" else 0o444 if info.name != "root" else 0
+        if info.name != "root":
+            info.mode |= 0o555 if info.mode & stat.S_IXUSR else 0o444
         self.tar.addfile(info, stream)
 
 
@@ -326,11 +336,10 @@ def _fresh_bytecode(cached: Path, source: tarfile.TarInfo) -> bytes | None:
         content = cached.read_bytes()
     except OSError:
         return None
-    expected = importlib.util.MAGIC_NUMBER + bytes(4)
-    expected += (int(source.mtime) & 0xFFFFFFFF).to_bytes(4, "little") + (source.size & 0xFFFFFFFF).to_bytes(
-        4, "little"
-    )
-    return content if content[:16] == expected else None
+    by_time = 0
+    stamp = struct.pack("<III", by_time, int(source.mtime) & 0xFFFFFFFF, source.size & 0xFFFFFFFF)
+    expected = importlib.util.MAGIC_NUMBER + stamp
+    return content if content.startswith(expected) else None
 
 
 def _compile(path: Path, name: str) -> bytes | None:
@@ -395,5 +404,8 @@ def _output(command: Sequence[str]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Make the base image of the Docker tests, and print its name.")
-    parser.add_argument("--with", dest="extra", action="append", default=[], type=Path, metavar="PATH")
-    print(ensure_base_image(connect(), parser.parse_args().extra))
+    parser.parse_args()
+    try:
+        print(ensure_base_image(connect()))
+    except EngineError as e:
+        sys.exit(f"base image: {e}")
