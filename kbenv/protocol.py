@@ -72,6 +72,21 @@ class Tolerance(_Frozen):
     baseline_ceiling: float | None = Field(default=None, description="but never more than this")
 
 
+class Calibration(_Frozen):
+    """A tolerance at the output's own scale, from the reference's own error against float64, block by block.
+
+    A block is 32 to 4096 neighbours. An element may be off by `element_factor` times the root mean square of the
+    reference's error in its block plus `element_floor` times the larger of its value and the block's root mean square;
+    a block's root mean square error by `rms_factor` and `rms_floor` times likewise. The reference's error is the
+    largest of: fp32 against float64, the baseline's flags, inputs moved by a unit in the last place.
+    """
+
+    element_factor: float
+    element_floor: float
+    rms_factor: float
+    rms_floor: float
+
+
 class Timing(_Frozen):
     """How latency is measured: paired turns on the judge's clock, over re-created pairs of runners."""
 
@@ -87,6 +102,9 @@ class Timing(_Frozen):
     statistic: Literal["mean", "median"] = Field(description="over the turns on a GPU")
     cpu_statistic: Literal["mean", "median"] = Field(
         description="over the turns on the CPU, where one turn in which the scheduler ran something else decides a mean"
+    )
+    ratio: Literal["of-centres", "median-of-pairs"] = Field(
+        default="of-centres", description="the speedup: ratio of the two statistics, or median over paired turns"
     )
     target_turn_ms: float = Field(description="a turn holds as many calls as fill this time, slots permitting")
     max_slots: int = Field(description="most calls in one turn")
@@ -138,6 +156,16 @@ class Protocol(_Frozen):
     limits: Limits = Limits()
     require_custom_kernel: bool
     excluded: tuple[str, ...]
+    secret_seeds: bool = Field(default=False, description="all seeds drawn anew for each job; the verdict records them")
+    redraw_parameters: bool = Field(
+        default=False, description="constant parameters become seeded draws in construction"
+    )
+    probes: tuple[str, ...] = Field(default=(), description="structured hidden inputs, those that the reference bears")
+    perturb_timed: bool = Field(default=False, description="a few elements of every timed input are changed")
+    calibration: Calibration | None = Field(
+        default=None, description="the tolerance of every check; `tolerance` then binds standard trials and D1-D4 too"
+    )
+    guard_reference: bool = Field(default=False, description="the submission is stopped while the reference is timed")
 
 
 def _timing(warmup_calls: int, timed_calls: int) -> Timing:
@@ -197,7 +225,33 @@ def _verified(precision: Precision) -> Protocol:
     )
 
 
+def _hardened(precision: Precision) -> Protocol:
+    # Fast intrinsics stay near 1e-5 of the value, half precision begins at 1e-4 (measured: docs/protocols.md).
+    floors = {"fp32": (5e-5, 2e-5), "fp16": (4e-3, 1e-3), "bf16": (3.2e-2, 8e-3)}
+    element_floor, rms_floor = floors[precision]
+    base = _verified(precision)
+    timing = base.timing.model_copy(update={"statistic": "median", "ratio": "median-of-pairs"})
+    return base.model_copy(
+        update={
+            "name": "hardened",
+            "timing": timing,
+            "secret_seeds": True,
+            "redraw_parameters": True,
+            "probes": PROBES,
+            "perturb_timed": True,
+            "calibration": Calibration(
+                element_factor=16.0, element_floor=element_floor, rms_factor=4.0, rms_floor=rms_floor
+            ),
+            "guard_reference": True,
+            "require_custom_kernel": True,
+        }
+    )
+
+
+PROBES = ("rows", "columns", "outliers", "signs", "shifted", "near-one", "near-one-signed", "large", "small")
+"""Of `kbenv.sandbox.judge.probe`."""
 _PRESETS: dict[str, Callable[[Precision], Protocol]] = {
+    "hardened": _hardened,
     "verified": _verified,
     "kernelbench": lambda precision: _kernelbench(precision, 1e-4, "kernelbench"),
     "kernelbench-v0": lambda precision: _kernelbench(precision, 1e-2, "kernelbench-v0"),

@@ -14,13 +14,17 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """One submission to one problem. `device` is "cpu" or "cuda"; `threads`: a runner's; None for all cores."""
+    """One submission to one problem. `device` is "cpu" or "cuda"; `threads`: a runner's; None for all cores.
+
+    `seeds`: those of a verdict, to judge with the same draws again.
+    """
 
     problem: Problem
     source: str
     protocol: Protocol
     device: str
     threads: int | None
+    seeds: dict[str, Any] | None = None
 
     def to_message(self) -> dict[str, Any]:
         return {
@@ -33,6 +37,7 @@ class Job:
             "protocol": self.protocol.model_dump(mode="json"),
             "device": self.device,
             "threads": self.threads,
+            "seeds": self.seeds,
         }
 
 

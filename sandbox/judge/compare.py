@@ -30,6 +30,15 @@ class Comparison:
     widened_to: float | None = None
     """The largest absolute tolerance used, where the baseline's own error widened it."""
 
+    tolerance_used: float = 0.0
+    """The largest share of a calibrated tolerance that any element or block used; above 1 it is outside."""
+
+    def add_errors(self, index: int, absolute: float, relative: float) -> None:
+        """Two finite float64 numbers may be further apart than one can say; a verdict's numbers are finite."""
+        self.max_abs_error = min(max(self.max_abs_error, absolute), sys.float_info.max)
+        self.max_rel_error = min(max(self.max_rel_error, relative), sys.float_info.max)
+        self.output_errors[index] = max(self.output_errors.get(index, 0.0), absolute)
+
     def merge(self, other: Comparison) -> None:
         """Adds what another comparison saw."""
         self.elements += other.elements
@@ -37,6 +46,7 @@ class Comparison:
         self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, other.max_rel_error)
         self.first = self.first or other.first
+        self.tolerance_used = max(self.tolerance_used, other.tolerance_used)
         if other.widened_to is not None:
             self.widened_to = max(self.widened_to or 0.0, other.widened_to)
 
@@ -51,6 +61,8 @@ class Comparison:
         }  # fmt: skip
         if self.widened_to is not None:
             evidence["tolerance_widened_to"] = self.widened_to
+        if self.tolerance_used:
+            evidence["tolerance_used"] = min(self.tolerance_used, sys.float_info.max)
         return evidence | ({"first_mismatch": self.first} if self.first else {})
 
 
@@ -123,23 +135,24 @@ def _compare_chunk(
     ).tolist()
     into.elements += e.numel() // parts
     into.mismatched += int(count)
-    # Two finite float64 numbers may be further apart than one can say; a verdict's numbers are finite.
-    into.max_abs_error = min(max(into.max_abs_error, largest), sys.float_info.max)
-    into.max_rel_error = min(max(into.max_rel_error, ratio), sys.float_info.max)
-    into.output_errors[index] = max(into.output_errors.get(index, 0.0), largest)
+    into.add_errors(index, largest, ratio)
     if count and into.first is None:
         at = int(wrong.nonzero()[0, 0])
-        position = start + at // parts
-        into.first = {
-            "output": index,
-            "index": _logical_index(leaf, position % leaf.elements),
-            "expected": _number(e[at].item()),
-            "found": _number(f[at].item()),
-        }
+        into.first = describe_element(leaf, index, start + at // parts, e[at].item(), f[at].item())
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
+def describe_element(leaf: Leaf, index: int, position: int, expected: Any, found: Any) -> dict[str, Any]:
+    """Where in which output, what was expected and what was found; `position` in memory order, over whole slots."""
+    return {
+        "output": index,
+        "index": _logical_index(leaf, position % leaf.elements),
+        "expected": _number(expected),
+        "found": _number(found),
+    }
+
+
+def _number(value: complex) -> float | str:
+    return value if not isinstance(value, complex) and math.isfinite(value) else str(value)
 
 
 def _logical_index(leaf: Leaf, position: int) -> list[int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,12 +21,15 @@ from ..wire import Message
 from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
 from .clock import Clock
-from .compare import Comparison, compare, count_nonfinite, relative_difference, same_bytes
+from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
 from .plan import Demand, DoesNotFitError, Plan, make_plan
+from .probe import apply_probe, perturb
+from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots
 from .timing import measure, measure_alone
+from .truth import Truth
 
 REFERENCE_S = 300.0
 _RANDOM = 1e-3
@@ -49,6 +52,8 @@ class Job:
         self.flags: list[str] = []
         self.seconds: dict[str, float] = {}
         self.result: Message = {}
+        self.left: str | None = None
+        """What of this job could not be removed; no other job may follow it here."""
         self._zygote = zygote
         self._uids = dict(zip(_ROLES, uids or (None, None, None), strict=True))
         self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
@@ -60,12 +65,11 @@ class Job:
         self._printed: str | None = None
         self._isolation: Message | None = None
         self._memory_kind = "driver"
-        generator = torch.Generator().manual_seed(self.protocol["construction_seed"])
-        count = self.protocol["standard_trials"] + len(self.protocol["hidden_inputs"])
-        # Upstream's own derivation of the trials' seeds from the construction seed; hidden ones follow.
-        self._seeds = [int(torch.randint(0, 2**32 - 1, (1,), generator=generator)) for _ in range(count)]
-        self._timed_base = secrets.randbits(48)
-        self._timed_count = 0
+        self.seeds = Seeds.choose(self.protocol, spec["seeds"])
+        self._redrawn: list[Message] = []
+        self._tolerated: list[str] = []
+        """Probes that the reference bears, so that timed inputs may be changed in their way."""
+        self.truth = Truth(self)
         self.timer_start: tuple[int, bool, list[str]] = (1, False, [])
         self.reference_alone: list[float] = []
         self.submission_ms = float("inf")
@@ -96,7 +100,7 @@ class Job:
             self._keep_printed()
         return outcome | self.result | {
             "checks": self.checks, "flags": self.flags, "seconds": self.seconds, "output": self._printed,
-            "isolation": self._isolation, "seeds": self._recorded_seeds(),
+            "isolation": self._isolation, "seeds": self.seeds.to_json(),
         }  # fmt: skip
 
     def _phase(self, name: str, step: Callable[[], None]) -> None:
@@ -107,13 +111,6 @@ class Job:
         finally:
             self.seconds[name] = round(time.perf_counter() - started, 4)
 
-    def _recorded_seeds(self) -> Message:
-        standard = self.protocol["standard_trials"]
-        return {
-            "construction": self.protocol["construction_seed"], "standard": self._seeds[:standard],
-            "hidden": self._seeds[standard:], "timed_base": self._timed_base, "timed_count": self._timed_count,
-        }  # fmt: skip
-
     # -- the reference ------------------------------------------------------------------------------------------------
 
     def start_reference(self) -> None:
@@ -121,13 +118,11 @@ class Job:
         for role in _ROLES:
             limit = self.protocol["limits"]["scratch_bytes"]
             self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
-            self._stack.callback(self._zygote.wipe_scratch, role)  # after the arms, which come later, have stopped
+            self._stack.callback(self._wipe_scratch, role)  # after the arms, which come later, have stopped
         with self.reference_faults():
             self.recreate_reference()
             reference = self._arms["reference"]
-            facts = reference.ask(
-                "inspect", timeout_s=REFERENCE_S, drawing="device", seed=self.protocol["construction_seed"]
-            )
+            facts = reference.ask("inspect", timeout_s=REFERENCE_S, drawing="device", seed=self.seeds.standard[0])
             self.on_device: bool = facts["on_device"]
             if not facts["on_device"]:
                 self.flags.append("get_inputs does not draw on the device: inputs are drawn on the CPU and moved")
@@ -148,21 +143,33 @@ class Job:
                 self.result["device_memory"] = {"need_bytes": self.plan.need_bytes, "have_bytes": self.plan.have_bytes}
             self.start_arm("null")
 
+    def _wipe_scratch(self, role: str) -> None:
+        """What cannot be removed ends this judge, and is no reason to withhold the verdict: it could be on purpose."""
+        if self.left is None:
+            try:
+                self._zygote.wipe_scratch(role)
+            except (OSError, RuntimeError) as e:
+                self.left = str(e)
+
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
         self._stop("reference")
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
-            seed=self.protocol["construction_seed"], precision=self.protocol["precision"],
-            tf32=self.protocol["tf32"]["reference_timing"],
+            seed=self.seeds.construction, precision=self.protocol["precision"],
+            tf32=self.protocol["tf32"]["reference_timing"], redraw=self._redraw(None),
         )  # fmt: skip
+        self._redrawn = loaded["redrawn"]
         self.result.setdefault("tf32", {})["reference_timing"] = loaded["tf32"]
         if not hasattr(self, "_state"):
             self._state: list[Message] = loaded["state"]
             self._weights = self._stack.enter_context(os.fdopen(os.memfd_create("kbenv-weights"), "r+b"))
             os.fchmod(self._weights.fileno(), 0o600)
             reference.ask("write_state", timeout_s=REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
+
+    def _redraw(self, known: list[Message] | None) -> Message | None:
+        return {"secret": self.seeds.redraw, "known": known} if self.protocol["redraw_parameters"] else None
 
     def _make_plan(self, facts: Message) -> Plan:
         inputs, outputs = self.signature.inputs.slot_bytes, self.signature.outputs.slot_bytes
@@ -217,11 +224,14 @@ class Job:
 
     @contextlib.contextmanager
     def others_paused(self, role: str) -> Iterator[None]:
-        """On the CPU the other arms' processes stand still during a turn of `role`.
+        """The other arms' processes stand still during a turn of `role`: all on the CPU, on a GPU the submission's.
 
         A submission cannot slow a trusted runner then, nor do idle threads that spin take the cores from working ones.
         """
-        others = [arm for name, arm in self._arms.items() if name != role and self.device == "cpu"]
+        stopped = set(self._arms) - {role}
+        if self.device == "cuda":  # there it costs more than it brings, save where a submission is not trusted
+            stopped &= {"submission"} if self.protocol["guard_reference"] else set()
+        others = [self._arms[name] for name in stopped]
         with contextlib.ExitStack() as resumed:
             for arm in others:
                 with self.submission_faults("timing") if arm.role == "submission" else self.reference_faults():
@@ -250,8 +260,9 @@ class Job:
         with self.submission_faults(stage):
             loaded = arm.ask(
                 "load", timeout_s=self.remaining(limits["build_s"], stage), problem=self.problem["source"],
-                source=self.source, entry="ModelNew", seed=protocol["construction_seed"],
+                source=self.source, entry="ModelNew", seed=self.seeds.construction,
                 precision=protocol["precision"], tf32=protocol["tf32"]["submission"],
+                redraw=self._redraw(self._redrawn),
             )  # fmt: skip
             self.result.setdefault("tf32", {})["submission"] = _short(loaded.get("tf32"))
             given = arm.ask(
@@ -279,16 +290,25 @@ class Job:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def fresh_seeds(self, count: int) -> list[int]:
-        """Seeds of timed inputs: from a secret base, never twice in a job, recorded afterwards."""
-        first = self._timed_base + self._timed_count
-        self._timed_count += count
-        return [first + i for i in range(count)]
+    def prepare_timed(self, first: int, calls: int, *, judged: bool) -> None:
+        """Fresh inputs for a turn; where a submission takes part, also how sure their outputs are."""
+        slots = range(first, first + calls)
+        change = None
+        if self.protocol["perturb_timed"]:
+            transform = self.seeds.transform + self.seeds.timed_count
+            change = partial(perturb, self.store.masters, slots, self._tolerated, transform)
+        self.prepare(self.seeds.next_timed(calls), first=first, change=change)
+        if judged:
+            self.truth.calibrate_timed(first, calls)
+
+    def compare_timed(self, first: int, calls: int) -> Comparison:
+        return self.truth.compare_timed(first, calls)
 
     def prepare(
-        self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0, on_device: bool | None = None
-    ) -> None:
-        """Draws one slot per seed, keeps the masters, and computes what the outputs must be."""
+        self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0,
+        change: Callable[[], object] | None = None, on_device: bool | None = None,
+    ) -> None:  # fmt: skip
+        """Draws one slot per seed, changes and keeps the masters, and computes what the outputs must be."""
         reference, calls = self._arms["reference"], len(seeds)
         on_device = self.on_device if on_device is None else on_device
         with self.reference_faults(), self.trusted.lent_to(reference):
@@ -297,6 +317,8 @@ class Job:
             self.synchronize()
             if factor != 1.0:
                 _scale(self.store.masters, first, calls, factor)
+            if change is not None:
+                change()
             flags = reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
             self.result["tf32"]["reference_correctness"] = flags["tf32"]
             self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=REFERENCE_S)
@@ -327,61 +349,32 @@ class Job:
         """How long enqueueing may take before the arm counts as blocked behind the gate."""
         return max(0.25, 4 * calls * self.forward_ms / 1e3)
 
-    def compare_with_expected(self, first: int, calls: int) -> Comparison:
-        """Compares the snapshot of the submission's turn; the tolerance widens where the baseline is outside itself."""
-        tolerance = self.protocol["tolerance"]
-        absolute = [tolerance["absolute"]] * len(self.signature.outputs.leaves)
-        slots = range(first, first + calls)
-        comparison = compare(
-            self.store.expected, self.store.snapshot, slots, absolute, tolerance["relative"], self.device
-        )
-        ceiling, flags = tolerance["baseline_ceiling"], self.protocol["tf32"]
-        if comparison.passed or ceiling is None or flags["reference_correctness"] == flags["reference_timing"]:
-            return comparison
-        found = Arena(self.store.snapshot.flat.clone(), self.signature.outputs, self.plan.slots)
-        reference = self._arms["reference"]
-        with self.reference_faults(), self.trusted.lent_to(reference):
-            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=REFERENCE_S)
-        baseline = compare(
-            self.store.expected, self.store.snapshot, slots, absolute, tolerance["relative"], self.device
-        )
-        if baseline.passed:
-            return comparison
-        factor = tolerance["baseline_factor"]
-        widened = [
-            max(own, min(ceiling, factor * baseline.output_errors.get(index, 0.0)))
-            for index, own in enumerate(absolute)
-        ]
-        comparison = compare(self.store.expected, found, slots, widened, tolerance["relative"], self.device)
-        comparison.widened_to = max(widened)
-        return comparison
-
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def standard_trials(self) -> None:
         self._nonfinite_allowed = False
-        for trial in range(self.protocol["standard_trials"]):
+        for trial, seed in enumerate(self.seeds.standard):
             slot = trial % self.plan.slots
             on_device = self.on_device and self.protocol["drawing"] == "device"
-            self.prepare([self._seeds[trial]], first=slot, on_device=on_device)
+            self.prepare([seed], first=slot, on_device=on_device)
             self._nonfinite_allowed |= count_nonfinite(self.store.expected, slot, self.device) > 0
             if trial == 0:
                 self._look_for_randomness(slot)
+            if (reason := self.truth.calibrate(slot)) is not None:
+                raise InfrastructureFault(
+                    "reference",
+                    f"{reason}: nothing can be held against it; choose another problem or --protocol verified",
+                )
+            name = f"standard-{trial}"
             try:
                 self.call_submission("standard", first=slot, calls=1, gated=False)
             except SubmissionFault as fault:
-                self.checks.append(
-                    {
-                        "name": f"standard-{trial}",
-                        "stage": "standard",
-                        "passed": False,
-                        "evidence": {"error": fault.message},
-                    }
-                )
+                evidence = {"error": fault.message}
+                self.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
                 self._explain_read_only_input(fault, slot)
                 raise
-            comparison = self.compare_with_expected(slot, 1)
-            self._record(f"standard-{trial}", "standard", comparison)
+            comparison = self.truth.compare(slot, with_ceiling=True)
+            self._record(name, "standard", comparison)
             if not comparison.passed:
                 raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
         self._keep_printed()
@@ -418,25 +411,52 @@ class Job:
 
     def hidden_trials(self) -> None:
         self._hidden_began = True
-        standard = self.protocol["standard_trials"]
-        for hidden, seed in zip(self.protocol["hidden_inputs"], self._seeds[standard:], strict=True):
-            name = f"hidden-{hidden['name']}"
+        for hidden, seed in zip(self.protocol["hidden_inputs"], self.seeds.hidden, strict=True):
+            factor = hidden["factor"]
+            draw = partial(self.prepare, [seed], factor=factor)
             reason = self.problem["dropped"].get(hidden["name"])
-            slot = standard % self.plan.slots
-            if reason is None:
-                self.prepare([seed], first=slot, factor=hidden["factor"])
-                nonfinite = count_nonfinite(self.store.expected, slot, self.device)
-                if nonfinite and not self._nonfinite_allowed:
-                    reason = f"{nonfinite} elements of the reference's own output are NaN or infinite"
-            if reason is not None:
-                evidence = {"dropped": reason, "factor": hidden["factor"]}
-                self.checks.append({"name": name, "stage": "hidden", "passed": None, "evidence": evidence})
-                continue
-            self.call_submission("hidden", first=slot, calls=1, gated=False)
-            comparison = self.compare_with_expected(slot, 1)
-            self._record(name, "hidden", comparison, factor=hidden["factor"])
-            if not comparison.passed:
-                raise SubmissionFault("WRONG_HIDDEN", "hidden", _words(comparison, f"hidden inputs {hidden['name']}"))
+            self._hidden_trial(hidden["name"], draw, reason, with_ceiling=True, factor=factor)
+        for probe, seed in zip(self.protocol["probes"], self.seeds.probes, strict=True):
+            change = partial(self._prepare_probe, probe, seed)
+            if self._hidden_trial(probe, change, None, with_ceiling=False):
+                self._tolerated.append(probe)
+        self.truth.close_checks()
+
+    def _prepare_probe(self, probe: str, seed: int, *, first: int) -> str | None:
+        """The probe's inputs and outputs, or why there are none."""
+        touched = False
+
+        def change() -> None:
+            nonlocal touched
+            touched = apply_probe(self.store.masters, first, probe, self.seeds.transform)
+
+        self.prepare([seed], first=first, change=change)
+        return None if touched else "the inputs hold nothing that it may change"
+
+    def _hidden_trial(
+        self, name: str, prepare: Callable[..., object], reason: str | None, *, with_ceiling: bool, **evidence: Any
+    ) -> bool:
+        """One hidden check; False when it is dropped: the reference itself does not bear these inputs."""
+        slot = len(self.seeds.standard) % self.plan.slots
+        if reason is None:
+            refused = prepare(first=slot)
+            reason = refused if isinstance(refused, str) else None
+        if reason is None:
+            nonfinite = count_nonfinite(self.store.expected, slot, self.device)
+            if nonfinite and not self._nonfinite_allowed:
+                reason = f"{nonfinite} elements of the reference's own output are NaN or infinite"
+            else:
+                reason = self.truth.calibrate(slot)
+        if reason is not None:
+            evidence = {"dropped": reason, **evidence}
+            self.checks.append({"name": f"hidden-{name}", "stage": "hidden", "passed": None, "evidence": evidence})
+            return False
+        self.call_submission("hidden", first=slot, calls=1, gated=False)
+        comparison = self.truth.compare(slot, with_ceiling=with_ceiling)
+        self._record(f"hidden-{name}", "hidden", comparison, **evidence)
+        if not comparison.passed:
+            raise SubmissionFault("WRONG_HIDDEN", "hidden", _words(comparison, f"hidden inputs {name}"))
+        return True
 
     def _record(self, name: str, stage: str, comparison: Comparison, **more: Any) -> None:
         self.checks.append(

@@ -101,8 +101,9 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
             continue
         try:
             hardware = _hardware(spec["device"])
-            result = Job(spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})).run()
-            healthy = result["status"] == "PASSED" or _device_works(spec["device"])
+            job = Job(spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}))
+            result = job.run()
+            healthy = job.left is None and (result["status"] == "PASSED" or _device_works(spec["device"]))
             answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
         except InfrastructureFault as fault:
             answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}

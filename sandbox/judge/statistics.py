@@ -13,6 +13,9 @@ _T_QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 
 _NORMAL_QUANTILE = 1.960
 
 
+MEDIAN_OF_PAIRS = "median-of-pairs"
+
+
 @dataclass(frozen=True)
 class Ratio:
     value: float
@@ -34,6 +37,7 @@ def bootstrap_ratio(
         pairs: per pair of runners, its turns' (reference, submission) latencies. Pairs are the blocks: two processes of
             the same code differ steadily by a percent or two (where their memory lies), so turns of one pair are no
             independent sample. Pairs are resampled, then turns within each.
+        statistic: "mean" or "median" of each side, then their ratio; MEDIAN_OF_PAIRS: of the turns' own ratios.
 
     The percentile interval of so few blocks is too narrow; its distances from the value are widened by
     t(n-1)/z * sqrt(n/(n-1)), the small-sample correction for n blocks (n turns when there is but one pair).
@@ -67,6 +71,8 @@ def _t_quantile(freedom: int) -> float:
 
 
 def _ratio(turns: Sequence[tuple[float, float]], statistic: str) -> float:
+    if statistic == MEDIAN_OF_PAIRS:
+        return statistics.median(reference / submission for reference, submission in turns)
     return centre([turn[0] for turn in turns], statistic) / centre([turn[1] for turn in turns], statistic)
 
 

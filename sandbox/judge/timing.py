@@ -1,7 +1,6 @@
 """Timing a job: turns of reference, submission and null runner, paired, over re-created pairs of runners.
 
-Every timed call sees fresh inputs and every output is compared. Not here yet, and its place kept: perturbed timed
-inputs, redrawn parameters, and guarding the reference's turns against a submission that works meanwhile.
+Every timed call sees fresh inputs, perturbed where the protocol says so, and every output is compared.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .clock import GateError
 from .compare import Comparison
-from .statistics import bootstrap_ratio, centre, standard_error
+from .statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, standard_error
 
 if TYPE_CHECKING:
     from .job import Job
@@ -65,14 +64,14 @@ class Timer:
     def round(self, series: Series, arms: tuple[str, ...], *, events: dict[str, list[float]] | None = None) -> None:
         """One paired turn of each arm in random order over the same fresh inputs."""
         first = self._next_slots(series.calls)
-        self.job.prepare(self.job.fresh_seeds(series.calls), first=first)
+        self.job.prepare_timed(first, series.calls, judged="submission" in arms)
         for arm in self._order.sample(arms, len(arms)):
             elapsed_ms, event_ms = self._turn(arm, first, series, with_events=events is not None)
             series.turns[arm].append(elapsed_ms)
             if events is not None and event_ms:
                 events[arm] = event_ms
             if arm == "submission":
-                self.outputs.merge(self.job.compare_with_expected(first, series.calls))
+                self.outputs.merge(self.job.compare_timed(first, series.calls))
                 if not self.outputs.passed:
                     self.job.record_timed(self.outputs)
 
@@ -218,7 +217,8 @@ def measure(job: Job) -> None:
         list(zip(of_reference, of_submission, strict=True))
         for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
     ]
-    ratio = bootstrap_ratio(blocks, statistic, rule["bootstrap_resamples"], rule["confidence"], seed=len(blocks))
+    of_ratio = MEDIAN_OF_PAIRS if rule["ratio"] == MEDIAN_OF_PAIRS else statistic
+    ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], seed=len(blocks))
     scale = 1.0
 
     single = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import importlib.util
 import mmap
 import os
@@ -13,6 +15,7 @@ import torch
 
 from ..buffers import descriptor_bytes
 from ..layout import map_tensors
+from .redraw import Redraw
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -54,10 +57,13 @@ def load_module(name: str, source: str) -> ModuleType:
     return module
 
 
-def build(module: ModuleType, entry: str, problem: ModuleType, seed: int, device: str, precision: str) -> Any:
+def build(
+    module: ModuleType, entry: str, problem: ModuleType, seed: int, device: str, precision: str, redraw: Redraw | None
+) -> Any:
     """Constructs `entry` as upstream does: seed, `get_init_inputs`, seed, constructor on the CPU, then moved and cast.
 
-    Casts are float-only: `Module.to(dtype)` leaves integer parameters and buffers alone.
+    Casts are float-only: `Module.to(dtype)` leaves integer parameters and buffers alone. `redraw` replaces constant
+    parameters meanwhile.
     """
     model_class = getattr(module, entry, None)
     if model_class is None:
@@ -67,12 +73,20 @@ def build(module: ModuleType, entry: str, problem: ModuleType, seed: int, device
         init_inputs = cast_inputs(problem.get_init_inputs(), device, DTYPES[precision])
         torch.manual_seed(seed)
         keywords = init_inputs if isinstance(init_inputs, dict) else {}
-        model = model_class(*([] if keywords else init_inputs), **keywords)
+        with redraw.during_construction() if redraw is not None else contextlib.nullcontext():
+            model = model_class(*([] if keywords else init_inputs), **keywords)
+        if redraw is not None:
+            redraw.finish(model)
         if not callable(model):
             raise NoModelError(f"{entry} cannot be called; it needs a forward method")
         if isinstance(model, torch.nn.Module):
             model = model.to(device=device, dtype=DTYPES[precision])
     return model
+
+
+def in_double(model: Any) -> Any:
+    """A copy in float64, to compute what is exact for our purposes."""
+    return copy.deepcopy(model).to(torch.float64)
 
 
 def cast_inputs(inputs: Any, device: str, dtype: torch.dtype) -> Any:

@@ -24,6 +24,7 @@ from ..buffers import Mapping, create_mapping, wait_for_value
 from ..layout import Arena, Layout, UnsupportedError, flatten, leaf_from_json, leaf_of, numbers_to_tensors, unflatten
 from ..wire import Channel, ClosedError, Message
 from . import model as models
+from .redraw import Redraw, keys_from_json, keys_to_json
 
 _DETAIL_BYTES = 12 << 10
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -89,6 +90,7 @@ class Runner:
         self._problem: Any = None
         self._model: Callable[..., Any] | None = None
         self._precision = torch.float32
+        self._exact_model: Any = None
         self._mappings: dict[str, Mapping] = {}
         self._fill: list[torch.Tensor] = []
 
@@ -106,11 +108,19 @@ class Runner:
         self._precision = models.DTYPES[message["precision"]]
         self._problem = models.load_module("problem", message["problem"])
         module = self._problem if message["source"] is None else models.load_module("submission", message["source"])
+        wanted = message["redraw"]
+        redraw = None
+        if wanted is not None:
+            known = None if wanted["known"] is None else keys_from_json(wanted["known"])
+            redraw = Redraw(wanted["secret"], known)
         self._model = models.build(
-            module, message["entry"], self._problem, message["seed"], self._device, message["precision"]
+            module, message["entry"], self._problem, message["seed"], self._device, message["precision"], redraw
         )
         self._synchronize()
-        return {"tf32": flags, "state": models.describe_state(self._model)}
+        return {
+            "tf32": flags, "state": models.describe_state(self._model),
+            "redrawn": keys_to_json(redraw.drawn) if redraw is not None else [],
+        }  # fmt: skip
 
     def do_write_state(self, _: Message, descriptors: list[int]) -> Message:
         models.write_state(self._model, descriptors[0])
@@ -155,6 +165,45 @@ class Runner:
         }  # fmt: skip
         del inputs, tensors, outputs, output_tensors
         return self.do_trim({}, []) | answer
+
+    def do_attach_exact(self, message: Message, descriptors: list[int]) -> Message:
+        """Maps one slot for outputs in float64."""
+        layout = Layout([leaf_from_json(leaf) for leaf in message["leaves"]])
+        mapping = create_mapping(self._device, layout.slot_bytes, writable=True)
+        mapping.attach(descriptors[0])
+        self._mappings["exact"] = mapping
+        self._exact = Arena(mapping.flat, layout, 1)
+        return {}
+
+    def do_exact(self, message: Message, _: list[int]) -> Message:
+        """forward in float64 on an input slot, into the float64 slot."""
+        if self._exact_model is None:
+            self._exact_model = models.in_double(self._model)
+        inputs = models.cast_inputs(self._arguments[message["slot"]], self._device, torch.float64)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # what forward makes without a dtype
+        try:
+            with torch.no_grad():
+                outputs = self._exact_model(**inputs) if isinstance(inputs, dict) else self._exact_model(*inputs)
+            tree, tensors = flatten(numbers_to_tensors(outputs, self._device))
+        finally:
+            torch.set_default_dtype(before)
+        if _shape_of(tree) != _shape_of(self._output_tree):
+            raise Mismatch("shape", "in float64 the output has another structure")
+        for view, tensor, leaf in zip(self._exact.views(0), tensors, self._exact.layout.leaves, strict=True):
+            if tensor.shape != leaf.shape or tensor.dtype != leaf.torch_dtype:
+                raise Mismatch("dtype", f"in float64 the output is {tensor.dtype} {tuple(tensor.shape)}")
+            view.copy_(tensor)
+        self._synchronize()
+        return {}
+
+    def do_forget_exact(self, _: Message, __: list[int]) -> Message:
+        """Before timing: the float64 model, its slot and what it allocated are gone."""
+        self._exact_model = None
+        if "exact" in self._mappings:
+            del self._exact
+            self._mappings.pop("exact").detach()
+        return self.do_trim({}, [])
 
     def do_draw(self, message: Message, _: list[int]) -> Message:
         """Fills input slots with fresh draws, one seed a slot."""

@@ -1,0 +1,213 @@
+"""What is right: the reference's outputs, how sure they are, and whether the submission's agree.
+
+Under a protocol with a calibrated tolerance a check is held against the reference in float64, and its tolerance comes
+from the reference's own errors on the same inputs (`calibration`). A timed call is held against the exact fp32
+reference, its tolerance from one more run on inputs moved by a unit in the last place, under the baseline's flags, and
+from the errors that the checks have shown. Where float64 is impossible (an operator without it, no memory) the fp32
+reference stands for it, and the verdict says so.
+
+Without calibration the protocol's fixed tolerance holds, widened where the baseline itself is outside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..buffers import Buffer, create_buffer
+from ..layout import Arena, Layout
+from .arm import ArmError
+from .calibration import ILL_CONDITIONED, Calibration, Rule, float64_leaf
+from .compare import Comparison, compare
+from .faults import InfrastructureFault
+from .probe import jitter
+
+if TYPE_CHECKING:
+    from .job import Job
+
+_REFERENCE_S = 300.0
+
+
+class Truth:
+    """Of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        rule = job.protocol["calibration"]
+        self.calibrated = rule is not None
+        self._calibration = Calibration(Rule(**rule), job.device) if rule is not None else None
+        self._exact_buffer: Buffer | None = None
+        self._exact: Arena | None = None
+        self._no_exact: str | None = None
+        """Why the reference does not run in float64."""
+        self._checked_exactly = False
+        self._ceiling_holds = False
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def calibrate(self, slot: int) -> str | None:
+        """After the expected output is there: how sure it is. Returns why it can judge nothing, if it cannot."""
+        if self._calibration is None:
+            return None
+        job, calibration = self._job, self._calibration
+        exact = self._run_exact(slot)
+        row = 0 if exact is not None else None
+        expected = exact or job.store.expected
+        calibration.begin(expected, slot, row=row)
+        if exact is not None:
+            calibration.add_variant(exact, job.store.expected, slot, row=0)
+        self._ceiling_holds = True
+        if job.protocol["tf32"]["reference_correctness"] != job.protocol["tf32"]["reference_timing"]:
+            self._run_reference(slot, 1, "reference_timing")
+            calibration.add_variant(expected, job.store.snapshot, slot, row=row)
+            self._ceiling_holds = self._within_ceiling(slot).passed
+        self._run_jittered(slot, 1, "reference_correctness")
+        calibration.add_variant(expected, job.store.snapshot, slot, row=row)
+        relative = calibration.finish(slot)
+        self._checked_exactly = exact is not None
+        if relative >= ILL_CONDITIONED:
+            return f"the reference's own rounding error is {relative:.2g} of its output"
+        return None
+
+    def compare(self, slot: int, *, with_ceiling: bool) -> Comparison:
+        """The submission's output in the snapshot, against what `calibrate` found for the slot."""
+        job = self._job
+        if self._calibration is None:
+            return self._compare_fixed(slot, 1)
+        exact = self._exact if self._checked_exactly else None
+        expected, row = (exact, 0) if exact is not None else (job.store.expected, None)
+        comparison = self._calibration.compare(expected, job.store.snapshot, slot, job.store.expected, row=row)
+        if comparison.passed and with_ceiling and self._ceiling_holds:
+            fixed = self._within_ceiling(slot)
+            if not fixed.passed:
+                fixed.tolerance_used = comparison.tolerance_used
+                return fixed
+        return comparison
+
+    def _within_ceiling(self, slot: int) -> Comparison:
+        tolerance, job = self._job.protocol["tolerance"], self._job
+        absolute = [tolerance["absolute"]] * len(job.signature.outputs.leaves)
+        slots = range(slot, slot + 1)
+        return compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
+
+    # -- timed calls --------------------------------------------------------------------------------------------------
+
+    def calibrate_timed(self, first: int, calls: int) -> None:
+        """One more run of the reference over the slots of a turn, before the submission's."""
+        if self._calibration is None:
+            return
+        job, calibration = self._job, self._calibration
+        self._run_jittered(first, calls, "reference_timing")
+        for slot in range(first, first + calls):
+            calibration.begin(job.store.expected, slot)
+            calibration.add_variant(job.store.expected, job.store.snapshot, slot)
+            calibration.finish(slot)
+
+    def compare_timed(self, first: int, calls: int) -> Comparison:
+        """Every output of a timed turn."""
+        if self._calibration is None:
+            return self._compare_fixed(first, calls)
+        job, comparison = self._job, Comparison()
+        for slot in range(first, first + calls):
+            comparison.merge(
+                self._calibration.compare(job.store.expected, job.store.snapshot, slot, job.store.expected)
+            )
+        return comparison
+
+    def close_checks(self) -> None:
+        """The checks are over: what float64 took is given back before anything is timed."""
+        if self._exact_buffer is not None:
+            with self._job.reference_faults():
+                self._job.arm("reference").ask("forget_exact", timeout_s=_REFERENCE_S)
+            self._drop_exact()
+        if self._no_exact is not None:
+            self._job.flags.append(
+                f"the reference does not run in float64, so that fp32 stands for it: {self._no_exact}"
+            )
+
+    # -- runs of the reference ----------------------------------------------------------------------------------------
+
+    def _run_exact(self, slot: int) -> Arena | None:
+        job = self._job
+        if job.plan.exclusive:
+            self._no_exact = "its memory is lent to one runner at a time"
+        if self._no_exact is not None:
+            return None
+        reference = job.arm("reference")
+        layout = Layout([float64_leaf(leaf) for leaf in job.signature.outputs.leaves])
+        try:
+            if self._exact_buffer is None:
+                self._exact_buffer = create_buffer(job.device, layout.slot_bytes)
+                self._exact = Arena(self._exact_buffer.flat, layout, 1)
+                reference.ask(
+                    "attach_exact", timeout_s=_REFERENCE_S, leaves=[leaf.to_json() for leaf in layout.leaves],
+                    descriptors=[self._exact_buffer.open_descriptor(writable=True)],
+                )  # fmt: skip
+            with job.trusted.lent_to(reference):
+                self._fill_inputs(slot)
+                reference.ask("exact", timeout_s=_REFERENCE_S, slot=slot)
+        except MemoryError as e:
+            self._no_exact = f"no memory for its output ({e})"
+        except ArmError as e:
+            if e.kind in ("died", "timeout", "malformed", "access"):
+                raise InfrastructureFault("reference", f"the reference failed in float64: {e.message}", e.detail) from e
+            self._no_exact = e.message
+        if self._no_exact is not None:
+            self._drop_exact()
+            return None
+        job.synchronize()
+        return self._exact
+
+    def _drop_exact(self) -> None:
+        self._exact = None
+        if self._exact_buffer is not None:
+            self._exact_buffer.close()
+            self._exact_buffer = None
+
+    def _fill_inputs(self, slot: int) -> None:
+        job = self._job
+        job.trusted.inputs.slot(slot).copy_(job.store.masters.slot(slot))
+        job.synchronize()
+
+    def _run_reference(self, first: int, calls: int, flags: str) -> None:
+        """One turn of the reference under the flags of a phase; its outputs are in the snapshot."""
+        job = self._job
+        reference = job.arm("reference")
+        with job.reference_faults(), job.trusted.lent_to(reference):
+            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"][flags])
+            job.clock.turn(reference, job.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S)
+            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
+
+    def _run_jittered(self, first: int, calls: int, flags: str) -> None:
+        """The same on inputs moved by a unit in the last place; the masters are as before afterwards."""
+        masters = self._job.store.masters
+        kept = masters.flat[first * masters.layout.slot_bytes : (first + calls) * masters.layout.slot_bytes].clone()
+        jitter(masters, range(first, first + calls), self._job.seeds.transform + 1)
+        try:
+            self._run_reference(first, calls, flags)
+        finally:
+            masters.flat[first * masters.layout.slot_bytes : (first + calls) * masters.layout.slot_bytes].copy_(kept)
+
+    # -- a fixed tolerance --------------------------------------------------------------------------------------------
+
+    def _compare_fixed(self, first: int, calls: int) -> Comparison:
+        job = self._job
+        tolerance = job.protocol["tolerance"]
+        absolute = [tolerance["absolute"]] * len(job.signature.outputs.leaves)
+        slots = range(first, first + calls)
+        comparison = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
+        ceiling, flags = tolerance["baseline_ceiling"], job.protocol["tf32"]
+        if comparison.passed or ceiling is None or flags["reference_correctness"] == flags["reference_timing"]:
+            return comparison
+        found = Arena(job.store.snapshot.flat.clone(), job.signature.outputs, job.plan.slots)
+        self._run_reference(first, calls, "reference_timing")
+        baseline = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
+        if baseline.passed:
+            return comparison
+        factor = tolerance["baseline_factor"]
+        widened = [
+            max(own, min(ceiling, factor * baseline.output_errors.get(index, 0.0)))
+            for index, own in enumerate(absolute)
+        ]
+        comparison = compare(job.store.expected, found, slots, widened, tolerance["relative"], job.device)
+        comparison.widened_to = max(widened)
+        return comparison
