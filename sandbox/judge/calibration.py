@@ -73,11 +73,42 @@ def block_length(leaf: Leaf) -> int:
     return next((length for length in range(_LONG_BLOCK, _BLOCK - 1, -1) if row % length == 0), _LONG_BLOCK)
 
 
+def clearly_within(rule: Rule, expected: Arena, found: Arena, slot: int, device: str) -> Comparison | None:
+    """A test in fp32 arithmetic that suffices: None where it does not settle the matter.
+
+    In every block the largest difference from the fp32 reference is at most `rms_floor` times the mean of the absolute
+    values, which root mean squares of error and of value bound from both sides: no square to overflow or vanish.
+    """
+    into = Comparison()
+    for index, leaf in enumerate(expected.layout.leaves):
+        length = block_length(leaf)
+        for e, f in zip(
+            _parts(expected, slot, index, length, device), _parts(found, slot, index, length, device), strict=True
+        ):
+            into.elements += e.numel()
+            if torch.equal(e, f):
+                continue
+            if not leaf.torch_dtype.is_floating_point or leaf.torch_dtype is torch.float64:
+                return None
+            value, difference = e.float().abs(), (f.float() - e.float()).abs()
+            whole = len(value) // length * length
+            for v, d in ((value[:whole].view(-1, length), difference[:whole].view(-1, length)),
+                         (value[whole:].view(1, -1), difference[whole:].view(1, -1))):  # fmt: skip
+                if d.numel() == 0:
+                    continue
+                limit, largest = rule.rms_floor * v.mean(dim=1), d.amax(dim=1)
+                if not bool(((largest <= limit) & torch.isfinite(limit)).all()):  # NaN is not within
+                    return None
+                into.add_errors(index, float(largest.max()), 0.0)
+                into.tolerance_used = max(into.tolerance_used, float((largest / limit).nan_to_num(0.0).max()))
+    return into
+
+
 class Calibration:
     """What is expected in a slot, and how sure that is."""
 
     def __init__(self, rule: Rule, device: str) -> None:
-        self._rule = rule
+        self.rule = rule
         self._device = device
         self._scales: dict[tuple[int, int], Scale] = {}
         self.relative: dict[int, float] = {}
@@ -155,7 +186,7 @@ class Calibration:
         self, into: Comparison, leaf: Leaf, index: int, slot: int, start: int, scale: Scale,
         e: torch.Tensor, f: torch.Tensor, r: torch.Tensor,
     ) -> None:  # fmt: skip
-        rule, length = self._rule, scale.length
+        rule, length = self.rule, scale.length
         first, count = start // length, -(-e.numel() // length)
         sizes = torch.full((count,), float(length), dtype=torch.float64, device=e.device)
         sizes[-1] = e.numel() - (count - 1) * length

@@ -290,19 +290,14 @@ class Job:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def prepare_timed(self, first: int, calls: int, *, judged: bool) -> None:
-        """Fresh inputs for a turn; where a submission takes part, also how sure their outputs are."""
+    def prepare_timed(self, first: int, calls: int) -> None:
+        """Fresh inputs for a turn, a few of their elements changed where the protocol says so."""
         slots = range(first, first + calls)
         change = None
         if self.protocol["perturb_timed"]:
             transform = self.seeds.transform + self.seeds.timed_count
             change = partial(perturb, self.store.masters, slots, self._tolerated, transform)
         self.prepare(self.seeds.next_timed(calls), first=first, change=change)
-        if judged:
-            self.truth.calibrate_timed(first, calls)
-
-    def compare_timed(self, first: int, calls: int) -> Comparison:
-        return self.truth.compare_timed(first, calls)
 
     def prepare(
         self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0,
@@ -373,11 +368,17 @@ class Job:
                 self.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
                 self._explain_read_only_input(fault, slot)
                 raise
-            comparison = self.truth.compare(slot, with_ceiling=True)
+            comparison = self.truth.judge(slot, with_ceiling=True)
+            if isinstance(comparison, str):
+                raise self._ill_conditioned(comparison)
             self._record(name, "standard", comparison)
             if not comparison.passed:
                 raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
         self._keep_printed()
+
+    def _ill_conditioned(self, reason: str) -> InfrastructureFault:
+        text = f"{reason}, too much to judge by; choose another problem, or --protocol verified"
+        return InfrastructureFault("reference", text)
 
     def _look_for_randomness(self, slot: int) -> None:
         """Runs the reference again on the same inputs: one that disagrees with itself can match nothing."""
@@ -445,14 +446,14 @@ class Job:
             nonfinite = count_nonfinite(self.store.expected, slot, self.device)
             if nonfinite and not self._nonfinite_allowed:
                 reason = f"{nonfinite} elements of the reference's own output are NaN or infinite"
-            else:
-                reason = self.truth.calibrate(slot)
-        if reason is not None:
-            evidence = {"dropped": reason, **evidence}
+        comparison: Comparison | str = reason or ""
+        if reason is None:
+            self.call_submission("hidden", first=slot, calls=1, gated=False)
+            comparison = self.truth.judge(slot, with_ceiling=with_ceiling)
+        if isinstance(comparison, str):
+            evidence = {"dropped": comparison, **evidence}
             self.checks.append({"name": f"hidden-{name}", "stage": "hidden", "passed": None, "evidence": evidence})
             return False
-        self.call_submission("hidden", first=slot, calls=1, gated=False)
-        comparison = self.truth.compare(slot, with_ceiling=with_ceiling)
         self._record(f"hidden-{name}", "hidden", comparison, **evidence)
         if not comparison.passed:
             raise SubmissionFault("WRONG_HIDDEN", "hidden", _words(comparison, f"hidden inputs {name}"))

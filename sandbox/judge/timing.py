@@ -64,14 +64,14 @@ class Timer:
     def round(self, series: Series, arms: tuple[str, ...], *, events: dict[str, list[float]] | None = None) -> None:
         """One paired turn of each arm in random order over the same fresh inputs."""
         first = self._next_slots(series.calls)
-        self.job.prepare_timed(first, series.calls, judged="submission" in arms)
+        self.job.prepare_timed(first, series.calls)
         for arm in self._order.sample(arms, len(arms)):
             elapsed_ms, event_ms = self._turn(arm, first, series, with_events=events is not None)
             series.turns[arm].append(elapsed_ms)
             if events is not None and event_ms:
                 events[arm] = event_ms
             if arm == "submission":
-                self.outputs.merge(self.job.compare_timed(first, series.calls))
+                self.outputs.merge(self.job.truth.judge_timed(first, series.calls))
                 if not self.outputs.passed:
                     self.job.record_timed(self.outputs)
 

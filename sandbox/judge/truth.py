@@ -1,7 +1,8 @@
 """What is right: the reference's outputs, how sure they are, and whether the submission's agree.
 
 Under a protocol with a calibrated tolerance a check is held against the reference in float64, and its tolerance comes
-from the reference's own errors on the same inputs (`calibration`). A timed call is held against the exact fp32
+from the reference's own errors on the same inputs (`calibration`); where the output is all but equal to the fp32
+reference that is settled without. A timed call is held against the exact fp32
 reference, its tolerance from one more run on inputs moved by a unit in the last place, under the baseline's flags, and
 from the errors that the checks have shown. Where float64 is impossible (an operator without it, no memory) the fp32
 reference stands for it, and the verdict says so.
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from ..buffers import Buffer, create_buffer
 from ..layout import Arena, Layout
 from .arm import ArmError
-from .calibration import ILL_CONDITIONED, Calibration, Rule, float64_leaf
+from .calibration import ILL_CONDITIONED, Calibration, Rule, clearly_within, float64_leaf
 from .compare import Comparison, compare
 from .faults import InfrastructureFault
 from .probe import jitter
@@ -59,7 +62,7 @@ class Truth:
         if job.protocol["tf32"]["reference_correctness"] != job.protocol["tf32"]["reference_timing"]:
             self._run_reference(slot, 1, "reference_timing")
             calibration.add_variant(expected, job.store.snapshot, slot, row=row)
-            self._ceiling_holds = self._within_ceiling(slot).passed
+            self._ceiling_holds = self._within_ceiling(slot, job.store.snapshot).passed
         self._run_jittered(slot, 1, "reference_correctness")
         calibration.add_variant(expected, job.store.snapshot, slot, row=row)
         relative = calibration.finish(slot)
@@ -68,49 +71,63 @@ class Truth:
             return f"the reference's own rounding error is {relative:.2g} of its output"
         return None
 
-    def compare(self, slot: int, *, with_ceiling: bool) -> Comparison:
-        """The submission's output in the snapshot, against what `calibrate` found for the slot."""
-        job = self._job
-        if self._calibration is None:
+    def judge(self, slot: int, *, with_ceiling: bool) -> Comparison | str:
+        """The submission's output in the snapshot; or why the reference's own cannot judge it."""
+        job, calibration = self._job, self._calibration
+        if calibration is None:
             return self._compare_fixed(slot, 1)
+        quick = clearly_within(calibration.rule, job.store.expected, job.store.snapshot, slot, job.device)
+        if quick is not None and (not with_ceiling or self._within_ceiling(slot, job.store.snapshot).passed):
+            return quick
+        found = self._kept(slot, 1)
+        if (reason := self.calibrate(slot)) is not None:
+            return reason
         exact = self._exact if self._checked_exactly else None
         expected, row = (exact, 0) if exact is not None else (job.store.expected, None)
-        comparison = self._calibration.compare(expected, job.store.snapshot, slot, job.store.expected, row=row)
+        comparison = calibration.compare(expected, found, slot, job.store.expected, row=row)
         if comparison.passed and with_ceiling and self._ceiling_holds:
-            fixed = self._within_ceiling(slot)
+            fixed = self._within_ceiling(slot, found)
             if not fixed.passed:
                 fixed.tolerance_used = comparison.tolerance_used
                 return fixed
         return comparison
 
-    def _within_ceiling(self, slot: int) -> Comparison:
+    def _kept(self, first: int, calls: int) -> Arena:
+        """The snapshot of some slots, at the same places in an arena of its own; a run of the reference may follow."""
+        snapshot = self._job.store.snapshot
+        size = snapshot.layout.slot_bytes
+        flat = torch.empty_like(snapshot.flat)
+        part = slice(first * size, (first + calls) * size)
+        flat[part].copy_(snapshot.flat[part])
+        return Arena(flat, snapshot.layout, snapshot.slots)
+
+    def _within_ceiling(self, slot: int, found: Arena) -> Comparison:
         tolerance, job = self._job.protocol["tolerance"], self._job
         absolute = [tolerance["absolute"]] * len(job.signature.outputs.leaves)
-        slots = range(slot, slot + 1)
-        return compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
+        return compare(job.store.expected, found, range(slot, slot + 1), absolute, tolerance["relative"], job.device)
 
     # -- timed calls --------------------------------------------------------------------------------------------------
 
-    def calibrate_timed(self, first: int, calls: int) -> None:
-        """One more run of the reference over the slots of a turn, before the submission's."""
-        if self._calibration is None:
-            return
-        job, calibration = self._job, self._calibration
-        self._run_jittered(first, calls, "reference_timing")
-        for slot in range(first, first + calls):
-            calibration.begin(job.store.expected, slot)
-            calibration.add_variant(job.store.expected, job.store.snapshot, slot)
-            calibration.finish(slot)
-
-    def compare_timed(self, first: int, calls: int) -> Comparison:
+    def judge_timed(self, first: int, calls: int) -> Comparison:
         """Every output of a timed turn."""
-        if self._calibration is None:
+        job, calibration = self._job, self._calibration
+        if calibration is None:
             return self._compare_fixed(first, calls)
-        job, comparison = self._job, Comparison()
+        comparison, doubtful = Comparison(), []
         for slot in range(first, first + calls):
-            comparison.merge(
-                self._calibration.compare(job.store.expected, job.store.snapshot, slot, job.store.expected)
-            )
+            quick = clearly_within(calibration.rule, job.store.expected, job.store.snapshot, slot, job.device)
+            if quick is None:
+                doubtful.append(slot)
+            else:
+                comparison.merge(quick)
+        if doubtful:
+            found = self._kept(first, calls)
+            self._run_jittered(first, calls, "reference_timing")
+            for slot in doubtful:
+                calibration.begin(job.store.expected, slot)
+                calibration.add_variant(job.store.expected, job.store.snapshot, slot)
+                calibration.finish(slot)
+                comparison.merge(calibration.compare(job.store.expected, found, slot, job.store.expected))
         return comparison
 
     def close_checks(self) -> None:
