@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import JsonValue
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
@@ -84,8 +85,11 @@ class Evaluator:
         """Ends the judge; the next evaluation starts a new one."""
         self._sandbox.close()
 
-    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+    def evaluate(self, problem: Problem | str, source: str, *, seeds: Mapping[str, JsonValue] | None = None) -> Verdict:
         """Judges `source`, which should define `ModelNew`, as a solution of `problem`.
+
+        Args:
+            seeds: those that a verdict records, to judge with the same draws again; None for the protocol's own.
 
         Raises:
             UsageError: the problem is unknown or excluded, or the source is longer than 5 MB.
@@ -100,14 +104,14 @@ class Evaluator:
         except UnicodeEncodeError as e:
             return self._failed(problem, source, Status.LOAD_ERROR, Stage.LOAD, f"the source is not valid text: {e}")
         key = (problem.id, problem.source_for(self.device), source)
-        if self._verdicts is not None and key in self._verdicts:
+        if self._verdicts is not None and seeds is None and key in self._verdicts:
             return self._verdicts[key]
         kind = self.device.split(":")[0]
-        job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
+        job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else None, seeds)
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
-        if self._verdicts is not None:
+        if self._verdicts is not None and seeds is None:
             self._verdicts[key] = verdict
         return verdict
 

@@ -214,5 +214,9 @@ class Verdict(_Frozen):
         return self
 
 
+SEEDS = frozenset({"construction", "redraw", "standard", "hidden", "probes", "transform", "timed_base"})
+"""What `Verdict.seeds` must hold for the same draws again."""
+
+
 def _decides(check: Check) -> bool:
     return check.stage is not Stage.PROVENANCE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ class Job:
     protocol: Protocol
     device: str
     threads: int | None
-    seeds: dict[str, Any] | None = None
+    seeds: Mapping[str, Any] | None = None
 
     def to_message(self) -> dict[str, Any]:
         return {
@@ -37,7 +38,7 @@ class Job:
             "protocol": self.protocol.model_dump(mode="json"),
             "device": self.device,
             "threads": self.threads,
-            "seeds": self.seeds,
+            "seeds": None if self.seeds is None else dict(self.seeds),
         }
 
 

@@ -259,6 +259,7 @@ class ScriptedEvaluator:
         self.on_phase = on_phase
         self.problems: list[Problem | str] = []
         self.sources: list[str] = []
+        self.seeds: list[Any] = []
         self.format_errors: list[str] = []
         self.closed = False
 
@@ -273,9 +274,10 @@ class ScriptedEvaluator:
     def close(self) -> None:
         self.closed = True
 
-    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+    def evaluate(self, problem: Problem | str, source: str, *, seeds: Any = None) -> Verdict:
         self.problems.append(problem)
         self.sources.append(source)
+        self.seeds.append(seeds)
         if self.on_phase is not None:
             self.on_phase("judging")
         outcome = self.verdicts[min(len(self.sources), len(self.verdicts)) - 1]

@@ -33,7 +33,9 @@ class Judge:
 
     def __call__(self, **options: Any) -> ScriptedEvaluator:
         self.options = options
-        protocol = get_protocol(options["protocol"], options["precision"])
+        protocol = options["protocol"]
+        if isinstance(protocol, str):
+            protocol = get_protocol(protocol, options["precision"])
         self.evaluator = ScriptedEvaluator([self.outcome], protocol=protocol, on_phase=options["on_phase"])
         return self.evaluator
 
@@ -109,6 +111,42 @@ def test_defaults(judge: Judge, source: Path) -> None:
         "docker": DockerSettings(),
         "cache": False,
     }
+
+
+SEEDS = {
+    "construction": 1, "redraw": 2, "standard": [3], "hidden": [4], "probes": [5], "transform": 6, "timed_base": 7,
+}  # fmt: skip
+
+
+def test_a_verdict_is_replayed_under_its_own_protocol_and_seeds(judge: Judge, source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "verdict.json"
+    protocol = get_protocol("hardened", "bf16", require_custom_kernel=False)
+    path.write_text(make_verdict(seeds=SEEDS, protocol=protocol).model_dump_json(), encoding="utf-8")
+    main(["eval", RELU, str(source), "--replay", str(path), "--require-custom-kernel"])
+    assert judge.options["protocol"] == protocol
+    assert judge.options["require_custom_kernel"] is None
+    assert judge.evaluator is not None
+    assert judge.evaluator.seeds == [SEEDS]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "must name a verdict's JSON"),
+        ("no json", "must name a verdict's JSON"),
+        (make_verdict(problem="core/level1/softmax", seeds=SEEDS).model_dump_json(), "a verdict on core/level1/relu"),
+        (make_verdict(seeds={"construction": 42}).model_dump_json(), "does not record every seed (hidden, probes,"),
+    ],
+)
+def test_what_cannot_be_replayed_is_bad_usage(
+    judge: Judge, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    path = tmp_path / "verdict.json"
+    path.write_text(text, encoding="utf-8")
+    assert main(["eval", RELU, str(source), "--replay", str(path)]) == 2
+    assert words in capsys.readouterr().err
+    assert main(["eval", RELU, str(source), "--replay", str(tmp_path / "none.json")]) == 2
+    assert judge.evaluator is None
 
 
 def test_problems_dir_reaches_the_loader(judge: Judge, source: Path, tmp_path: Path) -> None:

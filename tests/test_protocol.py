@@ -23,7 +23,7 @@ from kbenv.protocol import (
 
 
 def test_the_protocols_are_known_by_name() -> None:
-    assert set(PROTOCOLS) == {"kernelbench", "kernelbench-v0", "verified"}
+    assert set(PROTOCOLS) == {"hardened", "kernelbench", "kernelbench-v0", "verified"}
     assert DEFAULT_PROTOCOL == get_protocol().name == "verified"
 
 
@@ -52,11 +52,11 @@ def test_tolerances(name: str, precision: Precision, tolerance: float) -> None:
 def test_every_protocol_has_five_standard_trials_and_seed_42(name: str, precision: Precision) -> None:
     protocol = get_protocol(name, precision)
     assert (protocol.standard_trials, protocol.construction_seed) == (5, 42)
-    assert protocol.timing.statistic == "mean"
+    assert protocol.timing.statistic == ("median" if name == "hardened" else "mean")
     assert protocol.timing.warmup_calls == 3
     assert protocol.timing.runner_pairs >= 3
     assert protocol.timing.confidence == 0.95
-    assert protocol.require_custom_kernel is False
+    assert protocol.require_custom_kernel is (name == "hardened")
 
 
 @pytest.mark.parametrize("name", ["kernelbench", "kernelbench-v0"])

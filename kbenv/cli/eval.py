@@ -45,6 +45,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout (default: $KBENV_KERNELBENCH)"
     )
+    parser.add_argument(
+        "--replay", type=Path, metavar="VERDICT",
+        help="judge under the protocol and with the seeds of this verdict (JSON), so that every draw is the same again",
+    )  # fmt: skip
     parser.add_argument("--json", metavar="PATH", help="write the whole verdict as JSON; - for standard output")
     add_judging_options(parser)
     parser.set_defaults(func=run)
@@ -65,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if json_path is not None:
         _check_writable(json_path, arguments.file)
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
-    verdict = _judge(problem, text, arguments)
+    replayed = None if arguments.replay is None else _read_verdict(arguments.replay, problem)
+    verdict = _judge(problem, text, arguments, replayed)
     Console(stderr=arguments.json == "-").print(describe(verdict))
     if arguments.json == "-":
         print(_to_json(verdict))
@@ -130,20 +135,44 @@ def describe(verdict: Verdict) -> RenderableType:
     return Group(*parts)
 
 
-def _judge(problem: Problem, text: str, arguments: argparse.Namespace) -> Verdict:
+def _read_verdict(path: Path, problem: Problem) -> Verdict:
+    """The verdict to replay. Raises UsageError: it is none, of another problem, or without all seeds."""
+    from pydantic import ValidationError
+
+    from kbenv.verdict import SEEDS, Verdict
+
+    try:
+        verdict = Verdict.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise UsageError(
+            f"--replay must name a verdict's JSON; {path} is none ({error.error_count()} errors)"
+        ) from error
+    if verdict.problem != problem.id:
+        raise UsageError(f"--replay must name a verdict on {problem.id}; {path} is on {verdict.problem}")
+    if missing := SEEDS - set(verdict.seeds):
+        raise UsageError(f"{path} does not record every seed ({', '.join(sorted(missing))}): it cannot be replayed")
+    return verdict
+
+
+def _judge(problem: Problem, text: str, arguments: argparse.Namespace, replayed: Verdict | None) -> Verdict:
     console = Console(stderr=True)
     with console.status("starting") as status:  # draws on a terminal only
 
         def show(phase: str) -> None:
             status.update(Text(phase))
 
+        seeds = None
+        if replayed is not None:
+            arguments.protocol, arguments.require_custom_kernel, seeds = replayed.protocol, None, replayed.seeds
         with open_evaluator(arguments, show) as evaluator:
             if arguments.file.suffix.lower() not in _MARKDOWN_SUFFIXES:
-                return evaluator.evaluate(problem, text)
+                return evaluator.evaluate(problem, text, seeds=seeds)
             source = extract_code(text)
             if source is None:
                 return evaluator.format_error(problem, f"{arguments.file} holds no fenced block with Python code")
-            return evaluator.evaluate(problem, source)
+            return evaluator.evaluate(problem, source, seeds=seeds)
 
 
 def _check_writable(path: Path, source: Path) -> None:
