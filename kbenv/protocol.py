@@ -167,6 +167,14 @@ class Protocol(_Frozen):
     )
     guard_reference: bool = Field(default=False, description="the submission is stopped while the reference is timed")
 
+    def with_short_clock(self) -> Protocol:
+        """The same rules with two pairs of runners and a few turns: a wider interval, in less time."""
+        short = {
+            "warmup_calls": 1, "cpu_warmup_turns": 1, "timed_calls": 4, "runner_pairs": 2, "turns_per_pair": 3,
+            "single_call_turns": 4, "bootstrap_resamples": 200,
+        }  # fmt: skip
+        return self.model_copy(update={"timing": self.timing.model_copy(update=short)})
+
 
 def _timing(warmup_calls: int, timed_calls: int) -> Timing:
     return Timing(

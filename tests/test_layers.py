@@ -24,7 +24,7 @@ LAYERS = (
     {"kbenv.env", "kbenv.vector"},
     {"kbenv.evaluator"},
     {
-        "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt", "kbenv.provenance", "kbenv.reward",
+        "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt", "kbenv.provenance", "kbenv.reward",
         "kbenv.spaces", "kbenv.store",
     },
     {"kbenv.sandbox"},
@@ -34,7 +34,7 @@ LAYERS = (
 )  # fmt: skip
 """From the top down. Imports may go within a layer and down; the package `kbenv` itself stands above."""
 
-INSIDE = ("boot", "buffers", "confine", "layout", "seccomp", "wire", "zygote", "judge", "runner")
+INSIDE = ("boot", "buffers", "cgroup", "confine", "layout", "seccomp", "wire", "zygote", "judge", "runner")
 """Of kbenv.sandbox: what a sandbox's own interpreter runs, without kbenv."""
 INSIDE_MAY_IMPORT = {"torch", "cuda"}
 PICKLING = {
