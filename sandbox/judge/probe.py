@@ -3,12 +3,14 @@
 A probe changes a whole draw in one way, so that a shortcut that holds for independent equal draws shows. A perturbation
 changes a few elements of a timed draw in every way that the reference tolerates, so that no test of the data tells a
 timed call from a check. Only floating tensors that look drawn from a continuum are touched: masks, labels and one-hot
-vectors keep their values. Shapes, integers and scalars stay.
+vectors keep their values, symmetric matrices stay symmetric, triangular ones triangular. Shapes, integers and scalars
+stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -18,6 +20,7 @@ _DISCRETE_VALUES = 32
 _SAMPLE = 4096
 _OUTLIERS = 1e-3
 _SPARSE = 1e-3
+_LEAST_IN_ROW = 8
 _PART = 1 << 24
 
 
@@ -88,11 +91,18 @@ PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
 }  # fmt: skip
 
 
+_FILLING = frozenset({"shifted", "near-one", "near-one-signed"})
+"""Probes that leave no zero where one was."""
+
+
 def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
     """Transforms one slot in place; False when it holds nothing that may be."""
     touched = False
-    for index, x in enumerate(_continuous(masters, slot)):
+    for index, (x, form) in enumerate(_drawn(masters, slot)):
+        if form.sparse and name in _FILLING:
+            continue
         PROBES[name](x, torch.Generator(x.device).manual_seed(seed + index))
+        form.restore(x)
         touched = True
     return touched
 
@@ -100,7 +110,7 @@ def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
 def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -> None:
     """Changes a few elements and a slice or two of each slot, in the ways that `tolerated` names."""
     for slot in slots:
-        for index, x in enumerate(_continuous(masters, slot)):
+        for index, (x, form) in enumerate(_drawn(masters, slot)):
             generator = torch.Generator(x.device).manual_seed(seed + 1009 * slot + index)
             if x.numel() < 2:
                 continue
@@ -116,6 +126,7 @@ def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -
                     chosen = [torch.randint(size, (count,), generator=generator, device=x.device) for size in x.shape]
                     values = x[tuple(chosen)]
                     x[tuple(chosen)] = -values if name == "signs" else values * _factor(generator, x.device)
+            form.restore(x)
 
 
 def jitter(masters: Arena, slots: range, seed: int) -> None:
@@ -136,14 +147,50 @@ def _factor(generator: torch.Generator, device: torch.device) -> float:
     return float(torch.exp2(torch.rand(1, generator=generator, device=device) * 4 - 1))
 
 
-def _continuous(masters: Arena, slot: int) -> list[torch.Tensor]:
-    """The slot's floating tensors that hold more than a few values."""
+@dataclass(frozen=True)
+class _Form:
+    """What a tensor promises beyond its shape, which honest code may rely on.
+
+    Attributes:
+        symmetric: equal to its transpose in the last two axes.
+        sparse: more than one element in a hundred is zero, as in a triangular matrix.
+    """
+
+    symmetric: bool
+    sparse: bool
+
+    def restore(self, x: torch.Tensor) -> None:
+        """Makes a changed tensor keep the promise again."""
+        if self.symmetric:
+            x.copy_(torch.triu(x) + torch.triu(x, 1).mT)
+
+
+def _drawn(masters: Arena, slot: int) -> list[tuple[torch.Tensor, _Form]]:
+    """The slot's floating tensors that look drawn from a continuum, element by element.
+
+    Not those of few values (masks, labels), sorted along the last axis, or of rows that sum to 1.
+    """
     found = []
     for index, x in enumerate(masters.views(slot)):
         if not x.is_floating_point() or x.numel() == 0:
             continue
         flat = masters.flat_leaf(slot, index)
         sample = flat[:: max(1, len(flat) // _SAMPLE)][: 2 * _SAMPLE].double()
-        if len(sample) <= _DISCRETE_VALUES or len(torch.unique(sample)) > _DISCRETE_VALUES:
-            found.append(x)
+        if len(sample) > _DISCRETE_VALUES >= len(torch.unique(sample)):
+            continue
+        if x.dim() > 0 and x.shape[-1] >= _LEAST_IN_ROW:
+            rows = x[(0,) * (x.dim() - 2)][:4].double() if x.dim() > 1 else x[None].double()
+            ordered = (rows.diff(dim=-1) >= 0).all()
+            shares = ((rows.sum(dim=-1) - 1).abs() < 1e-3).all() & (rows >= 0).all()
+            if bool(ordered | shares):
+                continue
+        found.append((x, _Form(_is_symmetric(x), float((sample == 0).double().mean()) > 0.01)))
     return found
+
+
+def _is_symmetric(x: torch.Tensor) -> bool:
+    if x.dim() < 2 or x.shape[-1] != x.shape[-2] or x.shape[-1] < _LEAST_IN_ROW:
+        return False
+    matrix = x[(0,) * (x.dim() - 2)]
+    some = matrix[:: max(1, len(matrix) // 64)]
+    return bool((some == matrix.mT[:: max(1, len(matrix) // 64)]).all())
