@@ -12,15 +12,35 @@ from typing import Any, Self
 from pydantic import JsonValue
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
+from kbenv.audit import Audit, source_hash
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
 from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
 from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
-from kbenv.provenance import BACKENDS, custom_kernel_evidence, detect_backend
+from kbenv.provenance import (
+    BACKENDS,
+    cross_check,
+    custom_kernel_evidence,
+    detect_backend,
+    read_provenance,
+    why_not_custom,
+)
 from kbenv.sandbox.choice import open_sandbox
 from kbenv.sandbox.docker import DockerSettings
 from kbenv.sandbox.job import Job, Result
-from kbenv.verdict import Check, Hardware, Isolation, Memory, Stage, Status, SubmissionFacts, Verdict
+from kbenv.screen import screen
+from kbenv.verdict import (
+    Check,
+    Hardware,
+    Isolation,
+    Memory,
+    Plausibility,
+    ScreenFinding,
+    Stage,
+    Status,
+    SubmissionFacts,
+    Verdict,
+)
 
 MAX_SOURCE_BYTES = 5_000_000
 CPU_THREADS = 1
@@ -119,6 +139,38 @@ class Evaluator:
         """The verdict for an answer that holds no code; nothing runs."""
         return self._failed(self._admit(problem), "", Status.FORMAT_ERROR, Stage.FORMAT, message)
 
+    def audit(self, problem: Problem | str) -> Audit:
+        """What the reference of `problem` is like, excluded or not, under a protocol with a calibrated tolerance.
+
+        Raises:
+            UsageError: the problem is unknown, or the protocol has no calibration.
+            SandboxError: there is no audit: no memory, too little time, a fault of the judge. It is not tried again.
+        """
+        if self.protocol.calibration is None:
+            raise UsageError(f"an audit needs a protocol with a calibrated tolerance; {self.protocol.name} has none")
+        problem = load_problem(problem) if isinstance(problem, str) else problem
+        kind = self.device.split(":")[0]
+        job = Job(problem, "", self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
+        result = self._sandbox.audit(job, self._on_phase)
+        hardware, software = self._machine(result)
+        return Audit(
+            **result | {"hardware": hardware, "software": software}, problem=problem.id,
+            source_sha256=source_hash(problem, self.device), protocol=self.protocol,
+        )  # fmt: skip
+
+    def machine(self) -> tuple[Hardware, dict[str, str | None]]:
+        """The machine that judges, which need not be this one, and the software's versions. Raises SandboxError."""
+        return self._machine(self._sandbox.describe(self.device.split(":")[0], self.protocol.limits))
+
+    def _machine(self, result: Result) -> tuple[Hardware, dict[str, str | None]]:
+        software = {
+            **result["software"],
+            **self._sandbox.software,
+            "kbenv": version("kbenv"),
+            "platform": platform.platform(),
+        }
+        return Hardware(**{**result["hardware"], "device": self.device}), software
+
     def _admit(self, problem: Problem | str) -> Problem:
         problem = load_problem(problem) if isinstance(problem, str) else problem
         if problem.id in self.protocol.excluded:
@@ -131,8 +183,11 @@ class Evaluator:
     def _failed(self, problem: Problem, source: str, status: Status, stage: Stage, message: str) -> Verdict:
         return Verdict(
             problem=problem.id, status=status, stage=stage, message=message,
-            submission=self._facts(source), protocol=self.protocol,
+            submission=self._facts(source), screen=self._screen(problem, source), protocol=self.protocol,
         )  # fmt: skip
+
+    def _screen(self, problem: Problem, source: str) -> tuple[ScreenFinding, ...]:
+        return screen(source, reference=problem.source_for(self.device), precision=self.protocol.precision)
 
     def _facts(self, source: str) -> SubmissionFacts:
         data = source.encode("utf-8", "surrogatepass")
@@ -149,17 +204,19 @@ class Evaluator:
         facts = self._facts(source)
         status, stage, message = Status(result["status"]), result["stage"], result["message"]
         checks = [Check(**check) for check in result["checks"]]
-        custom = bool(facts.custom_kernel_evidence)
+        provenance = read_provenance(result["trace"], source) if result.get("trace") else None
         evidence: dict[str, Any] = {"found": list(facts.custom_kernel_evidence), "backend": self.backend}
-        required = self.protocol.require_custom_kernel
-        if status is Status.PASSED and required and not custom:
-            status, stage = Status.NO_CUSTOM_KERNEL, Stage.PROVENANCE
-            wanted = "custom kernel" if self.backend == "auto" else f"{self.backend} kernel"
-            message = f"every check passed, but the source holds no {wanted} and the protocol requires one"
-        if required:
-            checks.append(Check(name="custom-kernel", stage=Stage.PROVENANCE, passed=custom, evidence=evidence))
+        if provenance is not None:
+            evidence["share"] = provenance.custom_share
+        why_not = why_not_custom(self.protocol, facts.custom_kernel_evidence, provenance, self.backend)
+        if status is Status.PASSED and why_not is not None:
+            status, stage, message = Status.NO_CUSTOM_KERNEL, Stage.PROVENANCE, why_not
+        if self.protocol.require_custom_kernel:
+            passed = why_not is None
+            checks.append(Check(name="custom-kernel", stage=Stage.PROVENANCE, passed=passed, evidence=evidence))
+        hardware, software = self._machine(result)
         timing = result.get("timing") or {}
-        flags = list(result["flags"])
+        flags = [*result["flags"], *(cross_check(facts.custom_kernel_evidence, provenance) if provenance else ())]
         return Verdict(
             problem=problem.id,
             status=status,
@@ -172,6 +229,9 @@ class Evaluator:
             memory=Memory(**result["memory"]) if result.get("memory") else None,
             checks=tuple(checks),
             flags=tuple(flags),
+            provenance=provenance,
+            screen=self._screen(problem, source),
+            plausibility=Plausibility(**result["plausibility"]) if result.get("plausibility") else None,
             tf32=result.get("tf32") or {},
             device_memory=result.get("device_memory"),
             weights=result.get("weights"),
@@ -179,13 +239,8 @@ class Evaluator:
             seeds=result["seeds"],
             isolation=self._isolation(result["isolation"]),
             protocol=self.protocol,
-            hardware=Hardware(**{**result["hardware"], "device": self.device}),
-            software={
-                **result["software"],
-                **self._sandbox.software,
-                "kbenv": version("kbenv"),
-                "platform": platform.platform(),
-            },
+            hardware=hardware,
+            software=software,
             seconds=result["seconds"],
         )
 

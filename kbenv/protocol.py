@@ -166,6 +166,11 @@ class Protocol(_Frozen):
         default=None, description="the tolerance of every check; `tolerance` then binds standard trials and D1-D4 too"
     )
     guard_reference: bool = Field(default=False, description="the submission is stopped while the reference is timed")
+    custom_share_at_least: float | None = Field(
+        default=None,
+        description="where a custom kernel is required: of the time of forward, that of custom kernels, if it could be "
+        "measured; None: the source's evidence is enough",
+    )
 
     def with_short_clock(self) -> Protocol:
         """The same rules with two pairs of runners and a few turns: a wider interval, in less time."""
@@ -252,11 +257,19 @@ def _hardened(precision: Precision) -> Protocol:
             ),
             "guard_reference": True,
             "require_custom_kernel": True,
+            "custom_share_at_least": CUSTOM_SHARE,
         }
     )
 
 
-PROBES = ("rows", "columns", "outliers", "signs", "shifted", "near-one", "near-one-signed", "large", "small")
+CUSTOM_SHARE = 0.02
+"""A level-3 model with one fused kernel is honest, and its products hold nearly all of the time: on an H200 Swish and
+the gate of core/level3/gated_feed_forward are to take some 0.13 ms of 1.75 ms in one kernel, 7%. A decoy launched on
+one element takes 2 us, 0.2% of a millisecond."""
+PROBES = (
+    "rows", "columns", "row-means", "column-means", "outliers", "signs", "shifted", "far-above", "far-below",
+    "near-one", "near-one-signed", "wide", "large", "narrow", "small", "zero-rows", "ties", "ends",
+)  # fmt: skip
 """Of `kbenv.sandbox.judge.probe`."""
 _PRESETS: dict[str, Callable[[Precision], Protocol]] = {
     "hardened": _hardened,

@@ -19,6 +19,19 @@ DEFAULT_REWARD = "verified"
 KEVIN_DISCOUNT = 0.4
 
 
+def credited_speedup(verdict: Verdict) -> float:
+    """The speedup, or that of a call at the plausibility floor, if that is smaller; 0 where nothing is credited.
+
+    A call below the floor is right by every check and is not refused, but what it gains there is not worth learning.
+    """
+    if not verdict.credited or verdict.speedup is None or verdict.reference_latency_ms is None:
+        return 0.0
+    floor_ms = verdict.plausibility.floor_ms if verdict.plausibility is not None else None
+    if floor_ms is None:
+        return verdict.speedup.value
+    return min(verdict.speedup.value, verdict.reference_latency_ms / floor_ms)
+
+
 def verified(verdict: Verdict) -> float:
     """Right, then fast, then lean; bounded, so that one lucky problem does not drown the rest.
 
@@ -28,11 +41,11 @@ def verified(verdict: Verdict) -> float:
 
     The second term is absent where the protocol measured no memory. Values lie in [0.05, 1.55]; with equal memory: 0.25
     at half the reference's speed, 0.5 at the same, 0.75 at 2x, 1.33 at 10x, and 1.5 from 16x up. Never falls as the
-    speedup or the memory ratio grows.
+    speedup or the memory ratio grows. The speedup is `credited_speedup`.
     """
     if not verdict.credited or verdict.speedup is None:
         return 0.0
-    speed = _clip(0.5 + 0.25 * _log2(verdict.speedup.value), 0.1, 1.5)
+    speed = _clip(0.5 + 0.25 * _log2(credited_speedup(verdict)), 0.1, 1.5)
     memory = 0.0 if verdict.memory is None else 0.05 * _clip(_log2(verdict.memory.ratio), -1.0, 1.0)
     return speed + memory
 
@@ -40,11 +53,12 @@ def verified(verdict: Verdict) -> float:
 def kevin(verdict: Verdict) -> float:
     """0.3 + speedup when credited, else 0; unbounded. The turn reward of Kevin-32B (arXiv 2507.11948).
 
-    Its return over the turns of one trajectory is `discounted` with a factor of 0.4.
+    The speedup is `credited_speedup`: where there is a plausibility floor it is bounded by that. The return over the
+    turns of one trajectory is `discounted` with a factor of 0.4.
     """
     if not verdict.credited or verdict.speedup is None:
         return 0.0
-    return 0.3 + verdict.speedup.value
+    return 0.3 + credited_speedup(verdict)
 
 
 def correct(verdict: Verdict) -> float:

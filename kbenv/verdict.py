@@ -126,6 +126,56 @@ class Measurement(_Frozen):
     reference_event_ms: float | None
 
 
+KernelKind = Literal["custom", "library", "compiled", "copy", "other"]
+
+
+class KernelShare(_Frozen):
+    """One kernel (on a GPU) or operator of PyTorch's (on a CPU) and its share of the time of forward.
+
+    kind: "custom" (the submission's), "library", "compiled" (torch.compile made it), "copy" (memory copies and sets),
+    "other" (the interpreter; a kernel of no known library where the source shows none of its own).
+    """
+
+    name: str
+    share: float
+    count: int
+    kind: KernelKind
+
+
+class Provenance(_Frozen):
+    """What forward ran in an untimed pass, by the profiler in the submission's own process, which could forge it."""
+
+    custom_share: float = Field(description="of the time, that of custom kernels; on a CPU an upper bound")
+    kernels: tuple[KernelShare, ...] = Field(description="the longest first, at most 64")
+    library_calls: dict[str, float] = Field(description="share by library (GPU) or by operator (CPU)")
+    self_reported: Literal[True] = True
+    method: str
+
+
+class ScreenFinding(_Frozen):
+    """What the source says in one place: telemetry that decides nothing. Lines from 1, columns (characters) from 0."""
+
+    rule: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+class Plausibility(_Frozen):
+    """How fast a call can be at all on this device: bytes that must move, operations, and the device's rates."""
+
+    floor_ms: float | None = Field(description="of one call, by bytes; None where caches leave none")
+    operations_ms: float = Field(description="flops over rate: a note, since a kernel may need fewer operations")
+    bytes: int = Field(description="read and written at least once by one call of the reference")
+    flops: int = Field(description="of the reference's matrix products, convolutions and attention")
+    bandwidth: float = Field(description="bytes per second: the best of copying, reading and writing")
+    rate: float = Field(description="operations per second of a large matrix product")
+    cache_bytes: int | None = Field(description="of the L2 (GPU) or the largest cache (CPU); twice it is taken off")
+    below_floor: bool = Field(description="faster than the floor: credited, and rewards count it no faster")
+
+
 class SubmissionFacts(_Frozen):
     sha256: str
     source_bytes: int
@@ -177,6 +227,9 @@ class Verdict(_Frozen):
     memory: Memory | None = None
     checks: tuple[Check, ...] = ()
     flags: tuple[str, ...] = Field(default=(), description="observations that decide nothing alone, one line each")
+    provenance: Provenance | None = Field(default=None, description="what ran; None where it was not measured")
+    screen: tuple[ScreenFinding, ...] = Field(default=(), description="what the source says; decides nothing")
+    plausibility: Plausibility | None = Field(default=None, description="None where nothing was timed or measured")
     tf32: dict[str, dict[str, str] | None] = Field(default={}, description="what PyTorch reported per phase and runner")
     device_memory: dict[str, int] | None = Field(
         default=None, description="need_bytes and have_bytes of the memory plan (GPU)"

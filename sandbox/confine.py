@@ -13,8 +13,9 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,9 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
 """Where every user may write."""
 _PATHS_A_COMMAND = 256
+_WARDEN = 65533
+"""A uid of no job and nobody."""
+_DIE_S = 30.0
 PRIVATE_FOLDERS = (*SHARED_FOLDERS, "/home", "/root")
 
 
@@ -177,19 +181,18 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _become(uid: int) -> None:
-    os.setgroups([])
+def _become(uid: int, groups: Sequence[int] = ()) -> None:
+    os.setgroups(groups)
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
-def _as(uid: int, step: Callable[[], None]) -> int:
-    """Runs `step` in a child that has become `uid`; its exit status, 0 when nothing was raised."""
+def _in_child(step: Callable[[], None]) -> int:
+    """Runs `step` in a child; its exit status, 0 when nothing was raised."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            _become(uid)
             step()
             status = 0
         except BaseException:
@@ -200,52 +203,91 @@ def _as(uid: int, step: Callable[[], None]) -> int:
 
 
 def kill_all_of(uid: int) -> None:
-    """Kills every process of `uid`, atomically: by a child that has become that uid and signals all it may."""
+    """Kills every process of `uid`, and returns when none is left. Raises OSError when one does not die.
+
+    The kernel kills all that a child with that effective uid may signal, in one step that no fork escapes. The child
+    itself cannot be signalled by them: its real and its saved uid are nobody else's.
+    """
 
     def kill() -> None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(_WARDEN, uid, _WARDEN)
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)  # all but itself
 
-    _as(uid, kill)
+    deadline = time.monotonic() + _DIE_S
+    while _in_child(kill) != 0 or any(not is_zombie for is_zombie in _processes_of(uid)):
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"processes of uid {uid} did not die within {_DIE_S:.0f} s of SIGKILL")
+        time.sleep(0.002)
 
 
-def make_folder_as(uid: int, path: str) -> None:
-    """Makes a folder that only `uid` may enter, in one where everyone may write. Raises OSError."""
-    if _as(uid, lambda: os.mkdir(path, mode=0o700)) != 0:
+def _processes_of(uid: int) -> Iterator[bool]:
+    """For each process of `uid` whether it is a zombie, which waits for nothing but its parent."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/status") as file:
+                facts = dict(line.split(":", 1) for line in file if line.startswith(("State:", "Uid:")))
+                if int(facts["Uid"].split()[0]) == uid:
+                    yield facts["State"].split()[0] in "ZX"
+
+
+def make_folder_as(uid: int, path: str, groups: Sequence[int] = ()) -> None:
+    """Makes a folder that only `uid` may enter, where it or one of the groups may write. Raises OSError."""
+
+    def make() -> None:
+        _become(uid, groups)
+        os.mkdir(path, mode=0o700)
+
+    if _in_child(make) != 0:
         raise OSError(f"uid {uid} could not make {path}")
 
 
-def wipe_as(uid: int, folders: Iterable[str]) -> None:
+def wipe_as(uid: int, folders: Iterable[str], groups: Sequence[int] = ()) -> None:
     """Removes what `uid` owns directly below `folders`, and its System V objects, by a child that has become it.
 
     Root without DAC_OVERRIDE can neither list a 0700 folder of another uid nor remove it. `uid` must be a job's own,
-    never a person's. Raises OSError when something could not be removed.
+    never a person's, and none of its processes may be left. Raises OSError when something could not be removed.
+
+    Args:
+        groups: what the child needs to be in to write to `folders`.
     """
-    paths = [path for folder in folders for path in _owned_by(uid, folder)]
+    entries = [entry for folder in folders for entry in _owned_by(uid, folder)]
+    paths = [entry.path for entry in entries]
     objects = _sysv_objects(uid)
     if not paths and not objects:
         return
+    # chmod follows a link that it is given by name, to wherever it leads: it gets real folders alone.
+    real_folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def wipe() -> None:
-        for first in range(0, len(paths), _PATHS_A_COMMAND):
-            some = paths[first : first + _PATHS_A_COMMAND]
-            for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):  # of any depth, which Python's rmtree is not
-                subprocess.run(
-                    [*command, "--", *some], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                )
+        _become(uid, groups)
+        _run_over(real_folders, "chmod", "-R", "u+rwx")
+        _run_over(paths, "rm", "-rf")  # of any depth, which Python's rmtree is not
         for kind, number in objects:
             _remove_sysv(kind, number)
 
-    if _as(uid, wipe) != 0 or any(os.path.lexists(path) for path in paths):
+    if _in_child(wipe) != 0 or any(os.path.lexists(path) for path in paths):
         raise OSError(f"what uid {uid} left could not be removed: {', '.join(paths[:3])}")
 
 
-def _owned_by(uid: int, folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_uid == uid]
-    except FileNotFoundError:
-        return []
+def _run_over(paths: Sequence[str], *command: str) -> None:
+    for first in range(0, len(paths), _PATHS_A_COMMAND):
+        subprocess.run(
+            [*command, "--", *paths[first : first + _PATHS_A_COMMAND]],
+            check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def _owned_by(uid: int, folder: str) -> list[os.DirEntry[str]]:
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # somebody else's, gone meanwhile
+                if entry.stat(follow_symlinks=False).st_uid == uid:
+                    found.append(entry)
+    return found
 
 
 def _sysv_objects(uid: int) -> list[tuple[str, int]]:

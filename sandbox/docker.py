@@ -13,24 +13,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import socket
 import struct
 import subprocess
 import threading
+import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbenv.errors import SandboxError
 from kbenv.protocol import Limits
-from kbenv.sandbox.engine import IMAGE, LABEL, EngineError, EngineFacts, GpuAccess, find_image
+from kbenv.sandbox.engine import IMAGE, LABEL, EngineError, EngineFacts, GpuAccess, find_image, reason_of
 from kbenv.sandbox.process import judge_environment
 from kbenv.sandbox.wire import Channel, pair
 
 if TYPE_CHECKING:
     from docker import DockerClient
-    from docker.models.containers import Container
 
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
 """Of the judge, to start runners as other users and to end them; a runner has none."""
@@ -52,7 +54,12 @@ _TRUSTED_BYTES = {"cpu": 4 << 30, "cuda": 64 << 30}
 _SHARE_OF_MEMORY = 0.95
 """Of the engine's machine at most: its own out-of-memory killer is to stay out of it."""
 _SHARED_BYTES = 1 << 30
-_STOP_S = 10
+_INODES = 65536
+"""Of each tmpfs: the kernel's memory for a file counts, however empty the file is."""
+_STOP_S = 10.0
+_CREATE_S = 2.0
+"""From when a request to create a container was cut off until it would exist."""
+_LOOK_S = 0.05
 _LOG_BYTES = 64 << 10
 _FRAME = struct.Struct("!BxxxI")
 _STDOUT = 1
@@ -117,7 +124,9 @@ class DockerCarrier:
         self.missing = _not_enforced(facts)
         place = "" if self._facts.is_local else f"{self._facts.address} "
         self.lock = place + (gpu or "cpu")
-        self._container: Container | None = None
+        self._name: str | None = None
+        """Of the container, from before it exists until it is removed."""
+        self._is_created = False
         self._attached: Any = None
         self._log: deque[bytes] = deque()
         self._pumps: list[threading.Thread] = []
@@ -136,22 +145,24 @@ class DockerCarrier:
 
     def start(self, device: str, limits: Limits) -> Channel:
         """See `Carrier.start`."""
-        from docker.errors import DockerException
+        from docker.errors import APIError
 
-        ours, theirs = pair()
+        options = self._options(device, limits)
+        self._log = deque()
         try:
-            remove_orphans(self._client)
-            container = self._client.containers.create(**self._options(device, limits))
-            self._container = container
+            with contextlib.suppress(APIError):  # what others left must not stop us
+                remove_orphans(self._client)
+            self._name = options["name"]
+            container = self._client.containers.create(**options)
+            self._is_created = True
             self._attached = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
             container.start()
-        except (DockerException, OSError) as e:
-            theirs.close()
-            ours.close()
+        except Exception as e:  # docker-py's, or whatever requests, urllib3 or paramiko raise below it
             self.stop()
-            raise SandboxError(f"the engine could not start a container: {_reason(e)}") from e
-        self._log = deque()
-        stream = self._stream
+            engine = f"the engine at {self._facts.address}"
+            raise SandboxError(f"{engine} could not start a container: {reason_of(e)}") from e
+        ours, theirs = pair()
+        stream = _stream_of(self._attached)
         self._pumps = [
             threading.Thread(target=_send, args=(_code(), theirs, stream), daemon=True),
             threading.Thread(target=_receive, args=(stream, theirs, self._log), daemon=True),
@@ -160,19 +171,16 @@ class DockerCarrier:
             pump.start()
         return Channel(ours)
 
-    @property
-    def _stream(self) -> Any:
-        """The attached connection as a socket: docker-py wraps it, differently for each way to the engine."""
-        return getattr(self._attached, "_sock", self._attached)
-
     def _options(self, device: str, limits: Limits) -> dict[str, Any]:
         """Of `docker create`. What is not allowed here is not to be had inside."""
-        from docker.types import LogConfig, Ulimit
+        from docker.types import LogConfig, Mount, Ulimit
 
         settings, gpu = self._settings, self._gpu_options()
         memory = limits.host_memory_bytes + _TRUSTED_BYTES[device]
         memory = min(memory, int(self._facts.memory_bytes * _SHARE_OF_MEMORY) or memory)
+        writable = "rw,exec,nosuid,nodev"
         return {
+            "name": f"kbenv-{os.getpid()}-{secrets.token_hex(4)}",
             "image": settings.image,
             "command": ["python3", "-I", "-c", _BOOTSTRAP, _CODE, "contained"],
             "entrypoint": [],
@@ -193,13 +201,12 @@ class DockerCarrier:
             "security_opt": ["no-new-privileges"],
             "read_only": True,
             "tmpfs": {
-                "/tmp": f"rw,exec,nosuid,nodev,size={_SHARED_BYTES},nr_inodes=65536,mode=1777",
+                "/tmp": f"{writable},size={_SHARED_BYTES},nr_inodes={_INODES},mode=1777",
+                "/dev/shm": f"rw,noexec,nosuid,nodev,size={_SHARED_BYTES},nr_inodes={_INODES},mode=1777",
                 _CODE: "rw,noexec,nosuid,nodev,size=64m,mode=0755",
-                f"{_CODE}/scratch": (
-                    f"rw,exec,nosuid,nodev,size={limits.scratch_bytes},nr_inodes=262144,mode=1733"
-                ),
+                f"{_CODE}/scratch": f"{writable},size={limits.scratch_bytes},nr_inodes={_INODES},mode=1733",
+                f"{_CODE}/scratch/trusted": f"{writable},size={limits.scratch_bytes},nr_inodes={_INODES},mode=0755",
             },
-            "shm_size": _SHARED_BYTES,
             "mem_limit": memory,
             "memswap_limit": memory,
             "pids_limit": 4 * limits.processes,
@@ -210,7 +217,7 @@ class DockerCarrier:
             ],
             "log_config": LogConfig(type="none"),
             "runtime": settings.runtime,
-            "volumes": {path: {"bind": path, "mode": "ro"} for path in settings.mounts} | gpu.pop("volumes", {}),
+            "mounts": [Mount(path, path, type="bind", read_only=True) for path in settings.mounts],
         } | gpu  # fmt: skip
 
     def _gpu_options(self) -> dict[str, Any]:
@@ -225,33 +232,72 @@ class DockerCarrier:
         return _device_options(self._gpu)
 
     def stop(self) -> None:
-        """See `Carrier.stop`."""
-        from docker.errors import DockerException
+        """See `Carrier.stop`. Takes seconds at most, whatever has become of the engine."""
+        self._hang_up()
+        if self._name is not None:
+            name, self._name = self._name, None
+            with _patience(self._client, _STOP_S):
+                _remove(self._client, name, is_created=self._is_created)
+        self._is_created = False
+        self._client.close()  # idle connections; the next request opens new ones
 
-        if self._container is not None:
-            container, self._container = self._container, None
-            with contextlib.suppress(DockerException, OSError):
-                container.remove(force=True)
-            with contextlib.suppress(DockerException, OSError):  # the engine may have been removing it by itself
-                container.wait(condition="removed", timeout=_STOP_S)
-        if self._attached is not None:
-            with contextlib.suppress(OSError):
-                self._stream.shutdown(socket.SHUT_RDWR)
-            with contextlib.suppress(OSError):
-                self._attached.close()
-            self._attached = None
+    def _hang_up(self) -> None:
+        """Ends the attached connection: that alone ends the container, if the engine hears of it."""
+        if self._attached is None:
+            return
+        attached, self._attached = self._attached, None
+        stream = _stream_of(attached)
+        with contextlib.suppress(OSError):
+            stream.shutdown(socket.SHUT_RDWR)
         for pump in self._pumps:
-            pump.join(timeout=5.0)
+            pump.join(timeout=_STOP_S)
         self._pumps = []
+        for part in filter(None, (attached, stream, getattr(attached, "_response", None))):
+            with contextlib.suppress(Exception):  # whatever docker-py's layers raise of a connection that is broken
+                part.close()
 
     def last_words(self) -> str:
         """See `Carrier.last_words`."""
         return b"".join(self._log).decode(errors="replace").strip()[-4000:]
 
 
+def _stream_of(attached: Any) -> Any:
+    """The attached connection as a socket: docker-py wraps it, differently for each way to the engine."""
+    return getattr(attached, "_sock", attached)
+
+
+@contextlib.contextmanager
+def _patience(client: DockerClient, timeout_s: float) -> Iterator[None]:
+    """How long the engine may take for each answer."""
+    usual, client.api.timeout = client.api.timeout, timeout_s
+    try:
+        yield
+    finally:
+        client.api.timeout = usual
+
+
+def _remove(client: DockerClient, name: str, *, is_created: bool) -> None:
+    """Removes a container and waits until it is gone; one that is not known to be created may still come into being."""
+    from docker.errors import APIError, NotFound
+
+    deadline = time.monotonic() + (0.0 if is_created else _CREATE_S)
+    with contextlib.suppress(Exception):  # an engine that does not answer removes it by itself: its input has ended
+        while True:
+            try:
+                client.api.remove_container(name, force=True)
+                return
+            except NotFound:
+                if time.monotonic() >= deadline:
+                    return
+                time.sleep(_LOOK_S)
+            except APIError:  # it is being removed already
+                client.api.wait(name, timeout=_STOP_S, condition="removed")
+                return
+
+
 def owner_label() -> str:
     """Names this process among all that use the engine: machine, its boot, process, and when that started."""
-    return " ".join((socket.gethostname(), _boot(), str(os.getpid()), _started(os.getpid()) or "0"))
+    return " ".join((_machine(), _boot(), str(os.getpid()), _started(os.getpid()) or "0"))
 
 
 def remove_orphans(client: DockerClient, *, everyone: bool = False) -> list[str]:
@@ -263,19 +309,27 @@ def remove_orphans(client: DockerClient, *, everyone: bool = False) -> list[str]
     from docker.errors import APIError
 
     removed = []
-    for container in client.containers.list(all=True, ignore_removed=True, filters={"label": LABEL}):
-        if everyone or _is_orphan(container.labels[LABEL]):
+    for container in client.containers.list(all=True, sparse=True, filters={"label": LABEL}):
+        if everyone or _is_orphan(container.attrs["Labels"][LABEL]):
             with contextlib.suppress(APIError):  # another process is removing it
                 container.remove(force=True)
-                removed.append(str(container.name))
+                removed.append((container.attrs["Names"] or [container.short_id])[0].lstrip("/"))
     return removed
 
 
 def _is_orphan(label: str) -> bool:
     host, boot, pid, started = (label.split(" ") + [""] * 4)[:4]
-    if host != socket.gethostname():
+    if host != _machine():
         return False
     return boot != _boot() or not pid.isdecimal() or (_started(int(pid)) or "0") != started
+
+
+def _machine() -> str:
+    """Where process numbers mean the same: of one name there can be several pid namespaces, as in containers."""
+    try:
+        return f"{socket.gethostname()}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return socket.gethostname()
 
 
 def _boot() -> str:
@@ -323,7 +377,10 @@ def _send(first: bytes, source: socket.socket, stream: Any) -> None:
 
 
 def _receive(stream: Any, sink: socket.socket, log: deque[bytes]) -> None:
-    """Carries what the container says to the host: its output as frames, its errors to the log, bounded."""
+    """Carries what the container says to the host: its output as frames, its errors to the log, bounded.
+
+    Closes `sink` at the end, so that the host hears of it and `_send` ends as well.
+    """
     with contextlib.suppress(OSError, EOFError):
         while True:
             kind, length = _FRAME.unpack(_read(stream, _FRAME.size))
@@ -334,6 +391,8 @@ def _receive(stream: Any, sink: socket.socket, log: deque[bytes]) -> None:
             log.append(data)
             while sum(map(len, log)) > _LOG_BYTES and len(log) > 1:
                 log.popleft()
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_RDWR)  # a close alone would not wake `_send`, which keeps it open while it waits
     sink.close()
 
 
@@ -399,8 +458,3 @@ def _device_options(gpu: str) -> dict[str, Any]:
     else:
         raise EngineError("the driver's libcuda.so.1 was not found here: name its folder in LD_LIBRARY_PATH")
     return {"devices": [f"/dev/{name}:/dev/{name}:rw" for name in names], "volumes": libraries}
-
-
-def _reason(error: BaseException) -> str:
-    explanation = getattr(error, "explanation", None) or error
-    return " ".join(str(explanation).split())[:400]

@@ -137,7 +137,7 @@ def _no_engine(error: Exception) -> EngineError:
 
 
 def reason_of(error: BaseException) -> str:
-    """On one line: the engine's explanation or the system's own word ("Connection refused"), else the error's message."""
+    """On one line: the engine's explanation, the system's own word ("Connection refused"), or the error's message."""
     if explanation := getattr(error, "explanation", None):
         return " ".join(str(explanation).split())[:400]
     cause: BaseException | None = error

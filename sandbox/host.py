@@ -84,11 +84,27 @@ class Sandbox:
             DeviceMemoryError: the device cannot hold the job; the message says need and have.
             SandboxError: the judge could not be started, died, or failed.
         """
+        return self._send(job.device, job.protocol.limits, job.to_message(), on_phase)
+
+    def audit(self, job: Job, on_phase: Callable[[str], None]) -> Result:
+        """Audits the job's problem; the source plays no part.
+
+        Raises:
+            ReferenceFaultError: the reference takes too long; all else that it does wrong is in the result.
+            DeviceMemoryError, SandboxError: as `run`.
+        """
+        return self._send(job.device, job.protocol.limits, {"audit": job.to_message()}, on_phase)
+
+    def describe(self, device: str, limits: Limits) -> Result:
+        """What the judge says of its machine: "hardware" and "software". Raises SandboxError."""
+        return self._send(device, limits, {"describe": {"device": device}}, lambda _: None)
+
+    def _send(self, device: str, limits: Limits, message: Message, on_phase: Callable[[str], None]) -> Result:
         with _device_lock(self._carrier.lock):
             try:
-                channel = self._ready_channel(job)
-                channel.send(job.to_message())
-                return self._await_result(channel, job, on_phase)
+                channel = self._ready_channel(device, limits)
+                channel.send(message)
+                return self._await_result(channel, limits, on_phase)
             except (ClosedError, DeadlineError, MalformedError) as e:
                 log = self._carrier.last_words()
                 self.close()
@@ -104,15 +120,14 @@ class Sandbox:
             self._channel = None
         self._carrier.stop()
 
-    def _ready_channel(self, job: Job) -> Channel:
+    def _ready_channel(self, device: str, limits: Limits) -> Channel:
         """The warm judge's, if it is fit for one more job; else a fresh one's."""
-        limits = job.protocol.limits
         if self._channel is not None and (
             self._jobs >= self._recycle_after_jobs or limits != self._limits or not self._answers(self._channel)
         ):
             self.close()
         if self._channel is None:
-            self._channel = self._carrier.start(job.device, limits)
+            self._channel = self._carrier.start(device, limits)
             self._limits, self._jobs = limits, 0
             hello = self._channel.receive(_START_S)
             if not hello.get("ready"):
@@ -127,9 +142,9 @@ class Sandbox:
         except (ClosedError, DeadlineError, MalformedError):
             return False
 
-    def _await_result(self, channel: Channel, job: Job, on_phase: Callable[[str], None]) -> Result:
+    def _await_result(self, channel: Channel, limits: Limits, on_phase: Callable[[str], None]) -> Result:
         while True:
-            answer: Message = channel.receive(job.protocol.limits.job_s + _SLACK_S)
+            answer: Message = channel.receive(limits.job_s + _SLACK_S)
             if "phase" in answer:
                 on_phase(answer["phase"])
             elif "fault" in answer:

@@ -30,14 +30,16 @@ _DENIED = {
         "request_key": 249, "keyctl": 250, "bpf": 321, "userfaultfd": 323, "perf_event_open": 298, "mount": 165,
         "umount2": 166, "pivot_root": 155, "setns": 308, "unshare": 272, "open_by_handle_at": 304,
         "init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320,
-        "reboot": 169, "swapon": 167, "acct": 163, "quotactl": 179, "personality": 135,
+        "reboot": 169, "swapon": 167, "acct": 163, "quotactl": 179, "personality": 135, "shmget": 29, "semget": 64,
+        "msgget": 68,
     },
     "aarch64": {
         "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "add_key": 217,
         "request_key": 218, "keyctl": 219, "bpf": 280, "userfaultfd": 282, "perf_event_open": 241, "mount": 40,
         "umount2": 39, "pivot_root": 41, "setns": 268, "unshare": 97, "open_by_handle_at": 265,
         "init_module": 105, "finit_module": 273, "delete_module": 106, "kexec_load": 104, "kexec_file_load": 294,
-        "reboot": 142, "swapon": 224, "acct": 89, "quotactl": 60, "personality": 92,
+        "reboot": 142, "swapon": 224, "acct": 89, "quotactl": 60, "personality": 92, "shmget": 194, "semget": 190,
+        "msgget": 186,
     },
 }  # fmt: skip
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -27,10 +27,15 @@ import traceback
 from collections.abc import Sequence
 from typing import IO
 
-from . import confine
-from .wire import Channel, ClosedError, Message, pair
+from . import cgroup, confine
+from .wire import Channel, ClosedError, DeadlineError, Message, pair
 
 _REAP_S = 30.0
+_WATCH_S = 0.05
+_MEMORY_SHARE = 0.875
+"""Of a container's memory in use, at which a submission is ended."""
+_LEFT_SHARE = 0.25
+"""Of a container's memory more in use after a job than before the first: the next one gets a fresh container."""
 
 
 class Zygote:
@@ -77,7 +82,10 @@ class Zygote:
         return str(self._ask({"op": "scratch", "role": role, "uid": uid, "bytes": nbytes})["path"])
 
     def wipe_scratch(self, role: str) -> None:
-        """Removes a role's scratch folder and all else that its uid left; its processes must be gone."""
+        """Removes a role's scratch folder and all else that its uid left; its processes must be gone.
+
+        Raises OSError, or RuntimeError when something could not be removed.
+        """
         self._ask({"op": "wipe", "role": role})
 
     def spawn(self, request: Message, sock: socket.socket, output: int) -> Message:
@@ -114,14 +122,20 @@ class _Server:
     def __init__(self, channel: Channel, root: str, *, contained: bool) -> None:
         self._channel = channel
         self._scratch_root = os.path.join(root, "scratch")
+        self._trusted_root = os.path.join(self._scratch_root, "trusted")
+        """Reference and null runner have their folders here: in a container a tmpfs that no submission can fill."""
         self._scratch: dict[str, tuple[str, int | None]] = {}
         """Role -> its folder and uid."""
         self._is_root = os.geteuid() == 0
         self._contained = contained
         self._private_mounts = False
         self._missing: list[str] = []
-        self._waits: dict[int, int] = {}
-        """Process to kill (the init of a pid namespace, or the runner) -> our child to wait for."""
+        self._waits: dict[int, tuple[int, bool]] = {}
+        """Process to kill (the init of a pid namespace, or the runner) -> our child to wait for, and which it is."""
+        self._suspect: int | None = None
+        """Uid of the submission that runs, in a container."""
+        self._memory = cgroup.Memory()
+        self._memory_at_first = self._memory.share()
 
     def serve(self) -> None:
         from .runner import serve  # noqa: F401  runners find it imported
@@ -135,6 +149,8 @@ class _Server:
             os.chmod(self._scratch_root, 0o1733)  # each uid makes its own folder: root may lack CAP_CHOWN
         else:
             os.chmod(self._scratch_root, 0o711)
+        os.makedirs(self._trusted_root, exist_ok=True)
+        os.chmod(self._trusted_root, 0o1771)  # root's group makes folders here, and no runner is in it
         if not self._is_root:
             self._missing.append("another uid: needs root; runners share the judge's")
             if shutil.which("bwrap") is None:
@@ -146,7 +162,11 @@ class _Server:
         }  # fmt: skip
         while True:
             try:
-                request, descriptors = self._channel.receive_with_descriptors()
+                timeout_s = None if self._suspect is None else _WATCH_S
+                request, descriptors = self._channel.receive_with_descriptors(timeout_s)
+            except DeadlineError:
+                self._watch_memory()
+                continue
             except ClosedError:
                 return
             try:
@@ -156,6 +176,17 @@ class _Server:
             for descriptor in descriptors:
                 os.close(descriptor)
             self._channel.send(answer)
+
+    def _watch_memory(self) -> None:
+        """Ends a submission before the container's memory does: the kernel's choice whom to kill can be influenced.
+
+        A process may lower its own oom_score_adj again to what its container began with, and hold memory that is not in
+        its resident size: the judge or the reference would be killed in its place. To the judge a runner that ends by
+        SIGKILL is out of memory.
+        """
+        if self._suspect is not None and self._memory.exceeds(_MEMORY_SHARE):
+            with contextlib.suppress(TimeoutError):  # the next look is soon
+                confine.kill_all_of(self._suspect)
 
     def _set_up_mounts(self) -> bool:
         """Once, for all runners: other people's files hidden, the rest read-only."""
@@ -179,7 +210,7 @@ class _Server:
     def _new_scratch(self, request: Message, _: list[int]) -> Message:
         role, uid = request["role"], request["uid"]
         self._wipe_scratch(request, [])
-        path = os.path.join(self._scratch_root, f"{role}-{secrets.token_hex(8)}")
+        path = os.path.join(self._root_of(role), f"{role}-{secrets.token_hex(8)}")
         self._scratch[role] = (path, uid)
         if uid is None:
             os.mkdir(path, mode=0o700)
@@ -187,11 +218,19 @@ class _Server:
             os.mkdir(path, mode=0o700)
             confine.mount_scratch(path, uid, request["bytes"])
         else:
-            confine.make_folder_as(uid, path)
+            confine.make_folder_as(uid, path, self._groups_of(role))
         return {"path": path}
 
+    def _root_of(self, role: str) -> str:
+        return self._scratch_root if role == "submission" else self._trusted_root
+
+    def _groups_of(self, role: str) -> list[int]:
+        """What a child that has become a role's uid must be in to write to `_root_of`."""
+        return [] if role == "submission" else [0]
+
     def _wipe_scratch(self, request: Message, _: list[int]) -> Message:
-        path, uid = self._scratch.pop(request["role"], (None, None))
+        role = request["role"]
+        path, uid = self._scratch.pop(role, (None, None))
         if path is None:
             return {}
         if uid is None:
@@ -200,7 +239,9 @@ class _Server:
         if self._private_mounts:
             confine.unmount(path)
             os.rmdir(path)
-        confine.wipe_as(uid, [self._scratch_root, *confine.SHARED_FOLDERS])
+        confine.wipe_as(uid, [self._root_of(role), *confine.SHARED_FOLDERS], self._groups_of(role))
+        if self._contained and self._memory.exceeds(self._memory_at_first + _LEFT_SHARE):  # in the kernel's caches
+            raise OSError(f"{self._memory.share():.0%} of the container's memory are still in use")
         return {}
 
     # -- spawn --------------------------------------------------------------------------------------------------------
@@ -228,8 +269,10 @@ class _Server:
         if bwrap is not None:
             isolation["namespaces"] = ["user", *confine.NAMESPACES]
         pid = child if init is None else init
-        self._waits[pid] = child
         alone = "pid" in isolation["namespaces"]
+        self._waits[pid] = (child, alone)
+        if self._contained and request["role"] == "submission":
+            self._suspect = request["rules"]["uid"]
         if self._contained:
             isolation["namespaces"] = list(confine.NAMESPACES)
         return {"pid": pid, "isolation": isolation, "alone": alone}
@@ -310,14 +353,16 @@ class _Server:
 
     def _reap(self, request: Message, _: list[int]) -> Message:
         pid = request["pid"]
-        child = self._waits.pop(pid)
+        child, alone = self._waits.pop(pid)
         status = _wait_until(child, time.monotonic() + request["grace_s"])
         if status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             status = _wait_until(child, time.monotonic() + _REAP_S)
-        if request["uid"] is not None:
+        if request["uid"] is not None and not alone:  # the end of a pid namespace's init is that of all in it
             confine.kill_all_of(request["uid"])
+            if request["uid"] == self._suspect:
+                self._suspect = None
         if status is None:
             raise TimeoutError(f"process {pid} did not die within {_REAP_S:.0f} s of SIGKILL")
         return {"status": status}

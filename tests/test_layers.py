@@ -24,7 +24,8 @@ LAYERS = (
     {"kbenv.env", "kbenv.vector"},
     {"kbenv.evaluator"},
     {
-        "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt", "kbenv.provenance", "kbenv.reward",
+        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt",
+        "kbenv.provenance", "kbenv.reward", "kbenv.screen",
         "kbenv.spaces", "kbenv.store",
     },
     {"kbenv.sandbox"},

@@ -49,6 +49,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--replay", type=Path, metavar="VERDICT",
         help="judge under the protocol and with the seeds of this verdict (JSON), so that every draw is the same again",
     )  # fmt: skip
+    parser.add_argument(
+        "--screen", action="store_true", help="also print what the source says, place by place; it decides nothing"
+    )
     parser.add_argument("--json", metavar="PATH", help="write the whole verdict as JSON; - for standard output")
     add_judging_options(parser)
     parser.set_defaults(func=run)
@@ -71,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
     replayed = None if arguments.replay is None else _read_verdict(arguments.replay, problem)
     verdict = _judge(problem, text, arguments, replayed)
-    Console(stderr=arguments.json == "-").print(describe(verdict))
+    Console(stderr=arguments.json == "-").print(describe(verdict, with_screen=arguments.screen))
     if arguments.json == "-":
         print(_to_json(verdict))
     elif json_path is not None:
@@ -115,7 +118,7 @@ def read_text(path: Path) -> str:
     return text
 
 
-def describe(verdict: Verdict) -> RenderableType:
+def describe(verdict: Verdict, *, with_screen: bool = False) -> RenderableType:
     """A verdict for people; foreign text in it is cleaned of control characters."""
     style = "bold green" if verdict.credited else "bold red"
     parts: list[RenderableType] = [
@@ -126,6 +129,9 @@ def describe(verdict: Verdict) -> RenderableType:
         parts += [Text("checks", style="bold"), Padding(_checks(verdict), (0, 0, 0, 2))]
     if verdict.flags:
         parts += [Text("flags", style="bold"), *(Text(f"  - {_one_line(flag)}") for flag in verdict.flags)]
+    if with_screen:
+        found = [f"  - {f.line}:{f.column + 1} {f.rule}: {_one_line(f.text)}" for f in verdict.screen]
+        parts += [Text("screen", style="bold"), *map(Text, found or ["  nothing"])]
     if not verdict.credited:
         parts.append(Text(_one_line(verdict.message), style=style))
         for title, foreign in (("detail", verdict.detail), ("printed by the submission", verdict.output)):
@@ -213,6 +219,12 @@ def _pairs(verdict: Verdict) -> Table:
         memory = verdict.memory
         peaks = f"{_mib(memory.submission_peak_bytes)}; reference {_mib(memory.reference_peak_bytes)}"
         pairs.append(("memory", f"{peaks}; ratio {memory.ratio:.3g}"))
+    if verdict.provenance is not None:
+        seen = ", ".join(f"{name} {share:.1%}" for name, share in list(verdict.provenance.library_calls.items())[:3])
+        words = f"{verdict.provenance.custom_share:.1%} of the time, self-reported"
+        pairs.append(("custom kernels", f"{words}; libraries: {seen}" if seen else words))
+    if verdict.plausibility is not None and verdict.plausibility.floor_ms is not None:
+        pairs.append(("floor", f"{verdict.plausibility.floor_ms:.4g} ms"))
     if verdict.isolation is not None:
         isolation = verdict.isolation
         missing = f"; without {', '.join(isolation.missing)}" if isolation.missing else ""

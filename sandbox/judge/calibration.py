@@ -1,10 +1,13 @@
 """A tolerance at the output's own scale: how far the reference itself is from the truth, block by block.
 
-For each block of an output (256 to 4096 neighbours in memory) two numbers are kept: the root mean square of what is
-expected, and that of the reference's own error there, the largest over its variants (in fp32, under the baseline's
-flags, on inputs moved by a unit in the last place). An element may be off by `element_factor` times the block's error,
-a block's root mean square by `rms_factor` times; each has a floor relative to the values, since where TF32 plays no
-part the reference's error is far below what honest arithmetic may differ by.
+For each block of an output (32 to 4096 neighbours in memory) the root mean square of what is expected is kept, and of
+the reference's own error there the root mean square and the largest, over its variants (in fp32, under the baseline's
+flags, on inputs moved by a unit in the last place). An element may be off by `element_factor` times the block's error
+or `rms_factor` times the largest in it, a block's root mean square by `rms_factor` times; each has a floor relative to
+the values, since where TF32 plays no part the reference's error is far below what honest arithmetic may differ by.
+
+Of a block of which all but a few elements are zero, something was cut off (a ReLU): the noise beneath cannot be seen in
+it. It is judged at the scale of its slice along the outermost axis.
 
 Why these statistics: rounding errors of independent operations are close to normal, so that the largest of 10^9 lies
 near 6 standard deviations; an honest kernel that truncates where the reference rounds has twice the error. The element
@@ -25,12 +28,14 @@ from ..layout import Arena, Leaf
 from .compare import CHUNK_ELEMENTS, Comparison, describe_element
 
 _SHORT_ROW, _LONG_ROW, _BLOCK, _LONG_BLOCK = 32, 4096, 256, 1024
-_LEAST_FOR_RMS = 64
+_LEAST_FOR_RMS = 32
 """Elements in a block whose root mean square is judged: of fewer it says little."""
-_TINY = 1e-7
-"""Of the output's largest block: what is below it is not judged relative to itself."""
-_DENORMAL = 1e-40
-"""Absolute: below what fp32 resolves, and never zero."""
+_LEAST = 1.2e-38
+"""Absolute: the smallest normal number of fp32, below which honest code may flush to zero."""
+_LARGEST = 3.5e38
+"""What is beyond fp32's range says nothing about its neighbours' scale."""
+_LEAST_BLOCKS = 8
+"""Of fewer the median says little."""
 ILL_CONDITIONED = 0.03
 """Relative error of the reference beyond which its output says little about what is right."""
 
@@ -45,21 +50,96 @@ class Rule:
     rms_floor: float
 
 
-@dataclass
-class Scale:
-    """Of one output in one slot: sums of squares by block, float64. `length`: elements in a block."""
+@dataclass(frozen=True)
+class Deviation:
+    """Root mean squares of one variant's error and of what it is held against."""
 
-    length: int
+    rms: float
+    value: float
+
+    @property
+    def relative(self) -> float:
+        return self.rms / self.value if self.value > 0 else 0.0
+
+
+@dataclass
+class Blocks:
+    """By block of one output, float64: elements, sums of squares, the largest magnitude, whether most were cut off."""
+
+    size: torch.Tensor
+    squares: torch.Tensor
+    largest: torch.Tensor
+    cut_off: torch.Tensor
+
+
+@dataclass
+class Bounds:
+    """By block of one output: elements, root mean squares of values and of errors, the largest error; and `relative`:
+    the error as a share of any value that is at least to be allowed for."""
+
+    size: torch.Tensor
     value: torch.Tensor
     error: torch.Tensor
-    ambiguous: torch.Tensor | None = field(default=None)
-    """Integer outputs: elements on which the reference's own variants disagree."""
+    largest_error: torch.Tensor
+    relative: float
+
+
+@dataclass
+class Scale:
+    """Of one output in one slot.
+
+    Attributes:
+        length: elements in a block.
+        slice_length: elements in a slice along the outermost axis, of all where there is but one axis.
+        value: of what is expected.
+        error: sums of squares by block of the reference's error, the largest over its variants.
+        largest_error: by block.
+        ambiguous: integer outputs: where a variant of the reference disagrees, and what it says there.
+    """
+
+    length: int
+    slice_length: int
+    value: Blocks
+    error: torch.Tensor
+    largest_error: torch.Tensor
+    ambiguous: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
     @property
     def relative(self) -> float:
         """The reference's error over the whole output."""
-        value = float(self.value.sum())
-        return math.sqrt(float(self.error.sum()) / value) if value > 0 else 0.0
+        return self.deviation(self.error, 1).relative
+
+    def deviation(self, error: torch.Tensor, elements: int) -> Deviation:
+        """Of a variant of the whole output; `error` holds sums of squares by block."""
+        squares = torch.stack([error.sum(), self.value.squares.sum()]).tolist()
+        return Deviation(*(math.sqrt(square / max(1, elements)) for square in squares))
+
+    @property
+    def typical(self) -> float:
+        """The relative error of the median block, which a burst of errors in a few does not move."""
+        value, error = (squares[self.value.squares > 0] for squares in (self.value.squares, self.error))
+        if len(value) < _LEAST_BLOCKS:
+            return self.relative
+        return float((error / value).median().sqrt())
+
+    def bounds(self, relative: float) -> Bounds:
+        """What blocks are judged by; errors are at least `relative` to the values."""
+        size, cut_off = self.value.size, self.value.cut_off
+        value, error = ((squares / size).sqrt() for squares in (self.value.squares, self.error))
+        if bool(cut_off.any()):
+            of_slice = torch.arange(len(value), device=value.device) * self.length // self.slice_length
+            sums = torch.zeros(3, int(of_slice[-1]) + 1, dtype=torch.float64, device=value.device)
+            sums.index_add_(1, of_slice, torch.stack([size, self.value.squares, self.error]))
+            wide_value, wide_error = (sums[1:] / sums[0]).sqrt()[:, of_slice]
+            value = torch.where(cut_off, torch.maximum(value, wide_value), value)
+            error = torch.where(cut_off, torch.maximum(error, wide_error), error)
+        return Bounds(size, value, torch.maximum(error, value * relative), self.largest_error, relative)
+
+
+def slice_length(leaf: Leaf) -> int:
+    """Elements in a slice along the outermost axis; all of them where there is but one axis."""
+    sizes = [size for stride, size in sorted(zip(leaf.strides, leaf.shape, strict=True)) if size > 1]
+    return math.prod(sizes[:-1]) if len(sizes) > 1 else max(1, leaf.elements)
 
 
 def block_length(leaf: Leaf) -> int:
@@ -112,19 +192,22 @@ class Calibration:
         self._device = device
         self._scales: dict[tuple[int, int], Scale] = {}
         self.relative: dict[int, float] = {}
-        """By output: the largest relative error of the reference seen so far; it stands in where blocks are few."""
+        """By output: the largest relative error of the reference on inputs as the problem draws them; it stands in
+        where blocks are few."""
 
     def begin(self, expected: Arena, slot: int, *, row: int | None = None) -> None:
         """Forgets the slot and takes the values from `expected` (its slot `row`, where that is another)."""
         for index, leaf in enumerate(expected.layout.leaves):
             length = block_length(leaf)
-            value = _squares(
-                (part for part in _parts(expected, slot if row is None else row, index, length, self._device)), length
-            )
-            self._scales[slot, index] = Scale(length, value, torch.zeros_like(value))
+            value = _summarise(_parts(expected, slot if row is None else row, index, length, self._device), length)
+            zero = torch.zeros_like(value.squares)
+            self._scales[slot, index] = Scale(length, slice_length(leaf), value, zero, zero)
 
-    def add_variant(self, expected: Arena, variant: Arena, slot: int, *, row: int | None = None) -> None:
-        """One more run of the reference on the slot: its difference is an error it may have."""
+    def add_variant(
+        self, expected: Arena, variant: Arena, slot: int, *, row: int | None = None
+    ) -> dict[int, Deviation]:
+        """One more run of the reference on the slot: its difference is an error it may have. By floating output."""
+        deviations = {}
         for index, leaf in enumerate(variant.layout.leaves):
             scale = self._scales[slot, index]
             pairs = zip(
@@ -132,20 +215,29 @@ class Calibration:
                 _parts(variant, slot, index, scale.length, self._device), strict=True,
             )  # fmt: skip
             if leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex:
-                error = _squares((_finite_difference(e, v) for e, v in pairs), scale.length)
-                scale.error = torch.maximum(scale.error, error)
+                error = _summarise((_finite_difference(e, v) for e, v in pairs), scale.length)
+                scale.error = torch.maximum(scale.error, error.squares)
+                scale.largest_error = torch.maximum(scale.largest_error, error.largest)
+                deviations[index] = scale.deviation(error.squares, leaf.elements)
             else:
-                differs = torch.cat([e != v for e, v in pairs])
-                scale.ambiguous = differs if scale.ambiguous is None else scale.ambiguous | differs
+                start = 0
+                for e, v in pairs:
+                    differs = (e != v).nonzero().flatten()
+                    scale.ambiguous.append((start + differs, v[differs]))
+                    start += e.numel()
+        return deviations
 
-    def finish(self, slot: int) -> float:
-        """The slot's largest relative error, which later slots do not fall below."""
+    def finish(self, slot: int, *, lasting: bool) -> float:
+        """The slot's largest relative error; a `lasting` one later slots do not fall below.
+
+        A probe's does not last: one that is badly conditioned would loosen every check after it.
+        """
         largest = 0.0
         for (of_slot, index), scale in self._scales.items():
             if of_slot == slot:
                 largest = max(largest, scale.relative)
-                if scale.relative < ILL_CONDITIONED:
-                    self.relative[index] = max(self.relative.get(index, 0.0), scale.relative)
+                if lasting and scale.relative < ILL_CONDITIONED:
+                    self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
         return largest
 
     def compare(self, expected: Arena, found: Arena, slot: int, fp32: Arena, *, row: int | None = None) -> Comparison:
@@ -164,54 +256,58 @@ class Calibration:
                 _parts(fp32, slot, index, scale.length, self._device), strict=True,
             )  # fmt: skip
             floating = leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex
+            bounds = scale.bounds(max(self.relative.get(index, 0.0), scale.typical)) if floating else None
             for e, f, r in triples:
-                if floating:
-                    self._compare_floating(into, leaf, index, slot, start, scale, e, f, r)
+                if bounds is not None:
+                    self._compare_floating(into, leaf, index, start, scale.length, bounds, e, f, r)
                 else:
-                    self._compare_integers(into, leaf, index, slot, start, scale, e, f)
+                    self._compare_integers(into, leaf, index, start, scale, e, f)
                 start += e.numel()
         return into
 
     def _compare_integers(
-        self, into: Comparison, leaf: Leaf, index: int, slot: int, start: int, scale: Scale,
-        e: torch.Tensor, f: torch.Tensor,
+        self, into: Comparison, leaf: Leaf, index: int, start: int, scale: Scale, e: torch.Tensor, f: torch.Tensor
     ) -> None:  # fmt: skip
         wrong = e != f
-        if scale.ambiguous is not None:
-            wrong &= ~scale.ambiguous[start : start + e.numel()]
+        for places, values in scale.ambiguous:
+            here = (places >= start) & (places < start + e.numel())
+            at = places[here] - start
+            wrong[at] &= f[at] != values[here]
         error = (f.double() - e.double()).abs()
-        _count(into, leaf, index, slot, start, e, f, wrong, torch.where(wrong, error, 0.0))
+        _count(into, leaf, index, start, e, f, wrong, torch.where(wrong, error, 0.0))
 
     def _compare_floating(
-        self, into: Comparison, leaf: Leaf, index: int, slot: int, start: int, scale: Scale,
+        self, into: Comparison, leaf: Leaf, index: int, start: int, length: int, bounds: Bounds,
         e: torch.Tensor, f: torch.Tensor, r: torch.Tensor,
     ) -> None:  # fmt: skip
-        rule, length = self.rule, scale.length
+        rule, relative = self.rule, bounds.relative
         first, count = start // length, -(-e.numel() // length)
-        sizes = torch.full((count,), float(length), dtype=torch.float64, device=e.device)
-        sizes[-1] = e.numel() - (count - 1) * length
         blocks = slice(first, first + count)
-        value = (scale.value[blocks] / sizes).sqrt()
-        least = math.sqrt(float(scale.value.max()) / length) * _TINY
-        error = torch.maximum((scale.error[blocks] / sizes).sqrt(), value * self.relative.get(index, 0.0))
-
-        found, exact, fp32 = f.double(), e.double(), r.double()
+        sizes, value, error, largest_error = (
+            by_block[blocks] for by_block in (bounds.size, bounds.value, bounds.error, bounds.largest_error)
+        )
         if e.is_complex():
-            found, exact, fp32 = (torch.view_as_real(x).reshape(-1) for x in (f, e, r))
+            found, exact, fp32 = (torch.view_as_real(x).reshape(-1).double() for x in (f, e, r))
             length, sizes = 2 * length, 2 * sizes
+        else:
+            found, exact, fp32 = f.double(), e.double(), r.double()
         usual = torch.isfinite(fp32)
+        exact = torch.where(usual & ~torch.isfinite(exact), fp32, exact)  # only float64 overflowed: a limit of its own
         same = (found == fp32) | (torch.isnan(found) & torch.isnan(fp32))
         finite = torch.isfinite(found) & torch.isfinite(exact)
         difference = torch.where(finite, (found - exact).abs(), 0.0)
-        spread = error.repeat_interleave(length)[: len(found)]
-        size = torch.maximum(exact.abs(), value.repeat_interleave(length)[: len(found)])
-        allowed = rule.element_factor * spread + rule.element_floor * size + least + _DENORMAL
+        spread, size, burst = (
+            by_block.repeat_interleave(length)[: len(found)] for by_block in (error, value, largest_error)
+        )
+        size = torch.maximum(exact.abs(), size)
+        spread = torch.maximum(rule.element_factor * torch.maximum(spread, relative * size), rule.rms_factor * burst)
+        allowed = spread + rule.element_floor * size + _LEAST
         within = finite & (difference <= allowed)
         wrong = torch.where(usual, ~within, ~(same | within))
         square = torch.zeros(count * length, dtype=torch.float64, device=e.device)
         square[: len(found)] = torch.where(finite & usual, difference, 0.0).square()
         rms = (square.view(count, length).sum(dim=1) / sizes).sqrt()
-        limit = rule.rms_factor * error + rule.rms_floor * value + least + _DENORMAL
+        limit = rule.rms_factor * error + rule.rms_floor * value + _LEAST
         judged = torch.where(sizes >= _LEAST_FOR_RMS, rms / limit, 0.0)
         bad = judged > 1
         if bool(bad.any()):  # each element of the block is a little off: all count that are off at all
@@ -221,11 +317,11 @@ class Calibration:
         if e.is_complex():
             wrong = wrong.view(-1, 2).any(dim=1)
             difference = difference.view(-1, 2).amax(dim=1)
-        _count(into, leaf, index, slot, start, e, f, wrong, difference)
+        _count(into, leaf, index, start, e, f, wrong, difference)
 
 
 def _count(
-    into: Comparison, leaf: Leaf, index: int, slot: int, start: int,
+    into: Comparison, leaf: Leaf, index: int, start: int,
     e: torch.Tensor, f: torch.Tensor, wrong: torch.Tensor, difference: torch.Tensor,
 ) -> None:  # fmt: skip
     into.elements += e.numel()
@@ -255,16 +351,26 @@ def _finite_difference(e: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isfinite(difference), difference, 0.0)
 
 
-def _squares(parts: Iterator[torch.Tensor], length: int) -> torch.Tensor:
-    """Sums of squares by block, over finite elements."""
-    sums = []
-    for part in parts:
-        x = part.abs().double()
-        x = torch.where(torch.isfinite(x), x, 0.0).square()
-        padded = torch.zeros(-(-len(x) // length) * length, dtype=torch.float64, device=x.device)
-        padded[: len(x)] = x
-        sums.append(padded.view(-1, length).sum(dim=1))
-    return torch.cat(sums) if sums else torch.zeros(0, dtype=torch.float64)
+def _summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:
+    """Of finite elements within fp32's range."""
+    summaries = [_summarise_part(part, length) for part in parts]
+    if not summaries:
+        none = torch.zeros(0, dtype=torch.float64)
+        return Blocks(none, none, none, none.bool())
+    return Blocks(*(torch.cat(column) for column in zip(*summaries, strict=True)))
+
+
+def _summarise_part(part: torch.Tensor, length: int) -> tuple[torch.Tensor, ...]:
+    count = -(-len(part) // length)
+    size = torch.full((count,), float(length), dtype=torch.float64, device=part.device)
+    size[-1] = len(part) - (count - 1) * length
+    padded = torch.ones(count * length, dtype=torch.bool, device=part.device)
+    padded[: len(part)] = part != 0
+    others = padded.view(count, length).sum(dim=1) - (length - size)
+    x = torch.zeros(count * length, dtype=torch.float64, device=part.device)
+    x[: len(part)] = part.abs()
+    x = torch.where(x <= _LARGEST, x, 0.0).view(count, length)  # NaN is not
+    return size, x.square().sum(dim=1), x.amax(dim=1), (others < _LEAST_FOR_RMS) & (others < size)
 
 
 def float64_leaf(leaf: Leaf) -> Leaf:

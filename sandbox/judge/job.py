@@ -20,12 +20,15 @@ from ..layout import Arena, Layout, leaf_from_json
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
+from .calibration import ILL_CONDITIONED
 from .clock import Clock
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
 from .plan import Demand, DoesNotFitError, Plan, make_plan
-from .probe import apply_probe, perturb
+from .plausibility import Rates, find_floor, take_rates
+from .probe import LARGEST_ERROR, apply_probe, perturb
+from .provenance import trace_submission
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots
 from .timing import measure, measure_alone
@@ -72,6 +75,8 @@ class Job:
         self.truth = Truth(self)
         self.timer_start: tuple[int, bool, list[str]] = (1, False, [])
         self.reference_alone: list[float] = []
+        self.rates: Rates | None = None
+        """What the device can do at most; None where it was not measured."""
         self.submission_ms = float("inf")
         """The quickest call of the submission so far, on the open clock: an upper bound of its latency."""
 
@@ -81,11 +86,14 @@ class Job:
             try:
                 self._phase("reference", self.start_reference)
                 self._phase("reference-alone", lambda: measure_alone(self))
+                self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
                 self._phase("standard", self.standard_trials)
                 self._phase("hidden", self.hidden_trials)
                 self._phase("timing", lambda: measure(self))
                 self._phase("memory", lambda: measure_memory(self))
+                self._phase("plausibility", lambda: find_floor(self))
+                self._phase("provenance", lambda: trace_submission(self))
                 outcome: Message = {"status": "PASSED", "stage": None, "message": "every check passed", "detail": None}
             except SubmissionFault as fault:
                 outcome = {
@@ -419,7 +427,8 @@ class Job:
             self._hidden_trial(hidden["name"], draw, reason, with_ceiling=True, factor=factor)
         for probe, seed in zip(self.protocol["probes"], self.seeds.probes, strict=True):
             change = partial(self._prepare_probe, probe, seed)
-            if self._hidden_trial(probe, change, None, with_ceiling=False):
+            most = LARGEST_ERROR.get(probe, ILL_CONDITIONED)
+            if self._hidden_trial(probe, change, None, with_ceiling=False, most=most):
                 self._tolerated.append(probe)
         self.truth.close_checks()
 
@@ -435,8 +444,9 @@ class Job:
         return None if touched else "the inputs hold nothing that it may change"
 
     def _hidden_trial(
-        self, name: str, prepare: Callable[..., object], reason: str | None, *, with_ceiling: bool, **evidence: Any
-    ) -> bool:
+        self, name: str, prepare: Callable[..., object], reason: str | None, *, with_ceiling: bool,
+        most: float = ILL_CONDITIONED, **evidence: Any,
+    ) -> bool:  # fmt: skip
         """One hidden check; False when it is dropped: the reference itself does not bear these inputs."""
         slot = len(self.seeds.standard) % self.plan.slots
         if reason is None:
@@ -449,7 +459,7 @@ class Job:
         comparison: Comparison | str = reason or ""
         if reason is None:
             self.call_submission("hidden", first=slot, calls=1, gated=False)
-            comparison = self.truth.judge(slot, with_ceiling=with_ceiling)
+            comparison = self.truth.judge(slot, with_ceiling=with_ceiling, most=most)
         if isinstance(comparison, str):
             evidence = {"dropped": comparison, **evidence}
             self.checks.append({"name": f"hidden-{name}", "stage": "hidden", "passed": None, "evidence": evidence})

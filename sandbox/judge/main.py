@@ -1,8 +1,9 @@
 """The judge process: takes jobs from the host as frames on standard input, one at a time, and answers with frames.
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
-and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}; to {"ping": True} it answers
-{"pong": True}. Standard input is a socket for both ways, or a pipe (in a container), and then standard output answers.
+and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}, and likewise for {"audit": job}
+(its problem alone) and {"describe": {"device"}} (a result with nothing but hardware and software); to {"ping": True} it
+answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a container), and then standard output answers.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def _exit_with_host(descriptor: int, root: str) -> None:
 
 def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
     from ..wire import ClosedError
+    from .audit import Audit
     from .faults import InfrastructureFault
     from .job import Job
 
@@ -99,11 +101,17 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         if "ping" in spec:
             channel.send({"pong": True})
             continue
+        kind = next((name for name in ("audit", "describe") if name in spec), "job")
+        spec = spec.get(kind, spec)
         try:
             hardware = _hardware(spec["device"])
-            job = Job(spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}))
-            result = job.run()
-            healthy = job.left is None and (result["status"] == "PASSED" or _device_works(spec["device"]))
+            result, healthy = {}, True
+            if kind != "describe":
+                job = (Audit if kind == "audit" else Job)(
+                    spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})
+                )
+                result = job.run()
+                healthy = job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
             answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
         except InfrastructureFault as fault:
             answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from ..layout import Arena
+from .seeds import derive
 
 _DISCRETE_VALUES = 32
 _SAMPLE = 4096
@@ -22,18 +23,17 @@ _OUTLIERS = 1e-3
 _SPARSE = 1e-3
 _LEAST_IN_ROW = 8
 _PART = 1 << 24
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _rows(x: torch.Tensor, generator: torch.Generator) -> None:
     """Each slice along the first axis by a factor of its own, 1/8 to 8."""
-    if x.dim() > 0:
-        _scale_along(x, 0, generator)
+    _scale_along(x, 0, generator)
 
 
 def _columns(x: torch.Tensor, generator: torch.Generator) -> None:
     """Each slice along the last axis by a factor of its own, 1/8 to 8."""
-    if x.dim() > 1:
-        _scale_along(x, x.dim() - 1, generator)
+    _scale_along(x, x.dim() - 1, generator)
 
 
 def _scale_along(x: torch.Tensor, axis: int, generator: torch.Generator) -> None:
@@ -43,11 +43,37 @@ def _scale_along(x: torch.Tensor, axis: int, generator: torch.Generator) -> None
     x.mul_(factors.to(x.dtype))
 
 
+def _row_means(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Each slice along the first axis moved by a mean of its own, of four standard deviations."""
+    _shift_along(x, 0, generator)
+
+
+def _column_means(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Each slice along the last axis moved by a mean of its own, of four standard deviations."""
+    _shift_along(x, x.dim() - 1, generator)
+
+
+def _shift_along(x: torch.Tensor, axis: int, generator: torch.Generator) -> None:
+    shape = [1] * x.dim()
+    shape[axis] = x.shape[axis]
+    means = torch.randn(shape, generator=generator, device=x.device) * 4 * _deviation(x)
+    x.add_(means.to(x.dtype))
+
+
+def _zero_rows(x: torch.Tensor, generator: torch.Generator) -> None:
+    """One slice in eight along the first axis, and along the last but one, is zero."""
+    for axis in sorted({0, max(0, x.dim() - 2)}):
+        shape = [1] * x.dim()
+        shape[axis] = x.shape[axis]
+        kept = torch.rand(shape, generator=generator, device=x.device) >= 0.125
+        x.mul_(kept.to(x.dtype))
+
+
 def _outliers(x: torch.Tensor, generator: torch.Generator) -> None:
-    """One element in a thousand 20 to 100 times as large, of either sign."""
+    """One element in a thousand 200 to 2000 times as large, of either sign."""
     chosen = torch.rand(x.shape, generator=generator, device=x.device) < _OUTLIERS
-    size = torch.rand(x.shape, generator=generator, device=x.device) * 160 - 80
-    size = torch.where(size >= 0, size + 20, size - 20).to(x.dtype)
+    size = torch.rand(x.shape, generator=generator, device=x.device) * 3600 - 1800
+    size = torch.where(size >= 0, size + 200, size - 200).to(x.dtype)
     x.copy_(torch.where(chosen, x * size, x))
 
 
@@ -65,8 +91,26 @@ def _near_one_signed(x: torch.Tensor, generator: torch.Generator) -> None:
 def _shifted(x: torch.Tensor, generator: torch.Generator) -> None:
     """The mean moved by two to four standard deviations, up or down."""
     size, sign = torch.rand(2, generator=generator, device=x.device).tolist()
-    deviation = float(x.float().std()) if x.numel() > 1 else 1.0
-    x.add_((2 + 2 * size) * deviation * (1 if sign < 0.5 else -1))
+    x.add_((2 + 2 * size) * _deviation(x) * (1 if sign < 0.5 else -1))
+
+
+def _far_above(x: torch.Tensor, _: torch.Generator) -> None:
+    """The mean moved up by 200 standard deviations."""
+    x.add_(200 * _deviation(x))
+
+
+def _far_below(x: torch.Tensor, _: torch.Generator) -> None:
+    """The mean moved down by 200 standard deviations: nothing is above any usual start of a maximum."""
+    x.sub_(200 * _deviation(x))
+
+
+def _deviation(x: torch.Tensor) -> float:
+    return float(x.float().std()) if x.numel() > 1 else 1.0
+
+
+def _ties(x: torch.Tensor, _: torch.Generator) -> None:
+    """Values rounded to multiples of a half."""
+    x.copy_((x * 2).round() / 2)
 
 
 def _signs(x: torch.Tensor, generator: torch.Generator) -> None:
@@ -75,9 +119,19 @@ def _signs(x: torch.Tensor, generator: torch.Generator) -> None:
     x.copy_(torch.where(negative, -x, x))
 
 
+def _wide(x: torch.Tensor, _: torch.Generator) -> None:
+    """All values times 2**10: beyond the range of an exponential, where the largest value is not taken out first."""
+    x.mul_(2.0**10)
+
+
+def _narrow(x: torch.Tensor, _: torch.Generator) -> None:
+    """All values times 2**-10: their variance is below the usual epsilons."""
+    x.mul_(2.0**-10)
+
+
 def _large(x: torch.Tensor, _: torch.Generator) -> None:
-    """All values times 2**17: beyond the range of half precision."""
-    x.mul_(2.0**17)
+    """All values times 2**17: beyond the range of half precision, of which itself 2**8 leaves room for sums."""
+    x.mul_(2.0**8 if x.dtype is torch.float16 else 2.0**17)
 
 
 def _small(x: torch.Tensor, _: torch.Generator) -> None:
@@ -85,23 +139,53 @@ def _small(x: torch.Tensor, _: torch.Generator) -> None:
     x.mul_(2.0**-20)
 
 
+def _ends(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Of integers half are the smallest or the largest that were drawn; of booleans nine in ten are alike."""
+    chosen = torch.rand(x.shape, generator=generator, device=x.device)
+    if x.dtype is torch.bool:
+        value = bool(torch.rand(1, generator=generator, device=x.device) < 0.5)
+        x.copy_(torch.where(chosen < 0.8, value, x))
+    else:
+        x.copy_(torch.where(chosen < 0.25, x.amin(), torch.where(chosen > 0.75, x.amax(), x)))
+
+
 PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
-    "rows": _rows, "columns": _columns, "outliers": _outliers, "signs": _signs, "shifted": _shifted,
-    "near-one": _near_one, "near-one-signed": _near_one_signed, "large": _large, "small": _small,
+    "rows": _rows, "columns": _columns, "row-means": _row_means, "column-means": _column_means, "outliers": _outliers,
+    "signs": _signs, "shifted": _shifted, "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
+    "near-one-signed": _near_one_signed, "wide": _wide, "large": _large, "narrow": _narrow, "small": _small,
+    "zero-rows": _zero_rows, "ties": _ties, "ends": _ends,
 }  # fmt: skip
-
-
-_FILLING = frozenset({"shifted", "near-one", "near-one-signed"})
+_ELEMENTWISE = frozenset(
+    {"outliers", "signs", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
+)
+_LEAST_AXES = {"rows": 1, "zero-rows": 1, "columns": 2, "row-means": 2, "column-means": 2}
+LARGEST_ERROR = {"far-above": 1e-6, "far-below": 1e-6}
+"""The reference's own relative error beyond which a probe asks for more care than honest code need take: a variance
+from sums of squares is right for usual means, and loses everything to one of 200 standard deviations."""
+_FILLING = frozenset({"row-means", "column-means", "shifted", "far-above", "far-below", "near-one", "near-one-signed"})
 """Probes that leave no zero where one was."""
 
 
 def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
     """Transforms one slot in place; False when it holds nothing that may be."""
     touched = False
+    if name == "ends":
+        for index, x in enumerate(_independent_integers(masters, slot)):
+            _ends(x, torch.Generator(x.device).manual_seed(derive(seed, name, index)))
+            touched = True
+        return touched
     for index, (x, form) in enumerate(_drawn(masters, slot)):
         if form.sparse and name in _FILLING:
             continue
-        PROBES[name](x, torch.Generator(x.device).manual_seed(seed + index))
+        if x.dim() < _LEAST_AXES.get(name, 0):
+            continue
+        generator = torch.Generator(x.device).manual_seed(derive(seed, name, index))
+        if name in _ELEMENTWISE:  # an input may be of gigabytes, and draws take as much again
+            flat = x.as_strided((x.numel(),), (1,))
+            for start in range(0, len(flat), _PART):
+                PROBES[name](flat[start : start + _PART], generator)
+        else:
+            PROBES[name](x, generator)
         form.restore(x)
         touched = True
     return touched
@@ -111,7 +195,7 @@ def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -
     """Changes a few elements and a slice or two of each slot, in the ways that `tolerated` names."""
     for slot in slots:
         for index, (x, form) in enumerate(_drawn(masters, slot)):
-            generator = torch.Generator(x.device).manual_seed(seed + 1009 * slot + index)
+            generator = torch.Generator(x.device).manual_seed(derive(seed, "perturb", slot, index))
             if x.numel() < 2:
                 continue
             # From a few to one in a thousand: a test of a sample cannot be tuned to what it would see.
@@ -130,17 +214,22 @@ def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -
 
 
 def jitter(masters: Arena, slots: range, seed: int) -> None:
-    """Moves every floating input by at most one unit in its last place: what the problem makes of a rounding."""
+    """Moves half of all floating inputs by one unit in the last place: what the problem makes of a rounding.
+
+    It flips the lowest bit, so that the same again restores them, without a copy.
+    """
     for slot in slots:
         for index, leaf in enumerate(masters.layout.leaves):
             if leaf.torch_dtype.is_floating_point:
                 x = masters.flat_leaf(slot, index)
-                generator = torch.Generator(x.device).manual_seed(seed + 1009 * slot + index)
-                step = torch.finfo(leaf.torch_dtype).eps
+                generator = torch.Generator(x.device).manual_seed(derive(seed, "jitter", slot, index))
+                integer = _INTEGERS[x.element_size()]
+                all_but_last = torch.iinfo(integer).max - 1
                 for start in range(0, len(x), _PART):
                     part = x[start : start + _PART]
-                    moved = torch.rand(part.shape, generator=generator, device=x.device) * 2 - 1
-                    part.mul_((1 + moved.double() * step) if leaf.torch_dtype is torch.float64 else 1 + moved * step)
+                    bits = part.view(integer)
+                    flip = torch.randint(2, part.shape, generator=generator, device=x.device, dtype=integer)
+                    bits ^= flip * (((bits & all_but_last) != 0) & torch.isfinite(part))  # zero stays, and infinity
 
 
 def _factor(generator: torch.Generator, device: torch.device) -> float:
@@ -168,15 +257,16 @@ class _Form:
 def _drawn(masters: Arena, slot: int) -> list[tuple[torch.Tensor, _Form]]:
     """The slot's floating tensors that look drawn from a continuum, element by element.
 
-    Not those of few values (masks, labels), sorted along the last axis, or of rows that sum to 1.
+    Not those of few values or whole numbers (masks, labels), of one element (settings), sorted along the last axis, or
+    of rows that sum to 1.
     """
     found = []
     for index, x in enumerate(masters.views(slot)):
         if not x.is_floating_point() or x.numel() == 0:
             continue
-        flat = masters.flat_leaf(slot, index)
-        sample = flat[:: max(1, len(flat) // _SAMPLE)][: 2 * _SAMPLE].double()
-        if len(sample) > _DISCRETE_VALUES >= len(torch.unique(sample)):
+        sample = _sample(masters.flat_leaf(slot, index)).double()
+        few = len(torch.unique(sample)) <= min(_DISCRETE_VALUES, len(sample) // 2)
+        if few or len(sample) == 1 or bool((sample == sample.round()).all()):
             continue
         if x.dim() > 0 and x.shape[-1] >= _LEAST_IN_ROW:
             rows = x[(0,) * (x.dim() - 2)][:4].double() if x.dim() > 1 else x[None].double()
@@ -185,6 +275,27 @@ def _drawn(masters: Arena, slot: int) -> list[tuple[torch.Tensor, _Form]]:
             if bool(ordered | shares):
                 continue
         found.append((x, _Form(_is_symmetric(x), float((sample == 0).double().mean()) > 0.01)))
+    return found
+
+
+def _sample(flat: torch.Tensor) -> torch.Tensor:
+    """Elements from anywhere, always the same ones: every n-th would be one column, or the diagonal, of a matrix."""
+    if len(flat) <= _SAMPLE:
+        return flat
+    places = torch.randint(len(flat), (_SAMPLE,), generator=torch.Generator().manual_seed(0))
+    return flat[places.to(flat.device)]
+
+
+def _independent_integers(masters: Arena, slot: int) -> list[torch.Tensor]:
+    """The slot's integer and boolean tensors that look drawn one by one: some values repeat, in no order."""
+    found = []
+    for index, x in enumerate(masters.views(slot)):
+        if x.is_floating_point() or x.is_complex() or x.numel() < _LEAST_IN_ROW:
+            continue
+        rows = (x[(0,) * (x.dim() - 2)][:4] if x.dim() > 1 else x[None]).long()
+        sample = masters.flat_leaf(slot, index)[:_SAMPLE].long()
+        if len(torch.unique(sample)) < len(sample) and not bool((rows.diff(dim=-1) >= 0).all()):
+            found.append(x)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ import torch
 
 from ..wire import Message
 
-_BITS = 48
+_BITS = 53
+"""What every reader of JSON keeps exactly."""
 
 
 @dataclass
@@ -22,7 +24,7 @@ class Seeds:
         redraw: of constant parameters.
         standard, hidden, probes: one for each trial.
         transform: of the probes' and perturbations' own draws.
-        timed_base: timed inputs take this and what follows, `timed_count` of them so far.
+        timed_base: what the seeds of timed inputs are derived from, `timed_count` of them so far.
     """
 
     construction: int
@@ -57,9 +59,18 @@ class Seeds:
 
     def next_timed(self, count: int) -> list[int]:
         """Seeds of timed inputs, never twice in a job."""
-        first = self.timed_base + self.timed_count
+        numbers = range(self.timed_count, self.timed_count + count)
         self.timed_count += count
-        return [first + i for i in range(count)]
+        return [derive(self.timed_base, "timed", number) for number in numbers]
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+def derive(secret: int, *labels: str | int) -> int:
+    """A generator's seed (63 bits) from a secret: who finds one by trying all knows no other.
+
+    A submission sees the inputs that a seed made, and may search for it; seeds in a row would tell it the next inputs.
+    """
+    digest = hashlib.sha256(repr((secret, *labels)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -19,7 +19,7 @@ import torch
 from ..buffers import Buffer, create_buffer
 from ..layout import Arena, Layout
 from .arm import ArmError
-from .calibration import ILL_CONDITIONED, Calibration, Rule, clearly_within, float64_leaf
+from .calibration import ILL_CONDITIONED, Calibration, Deviation, Rule, clearly_within, float64_leaf
 from .compare import Comparison, compare
 from .faults import InfrastructureFault
 from .probe import jitter
@@ -43,12 +43,24 @@ class Truth:
         self._no_exact: str | None = None
         """Why the reference does not run in float64."""
         self._checked_exactly = False
+        self.errors: dict[str, dict[int, Deviation]] = {}
+        """Of the last check calibrated, by variant and output: "rounding" (fp32 against float64), "baseline" (the
+        baseline's flags), "jitter" (inputs moved by a unit in the last place)."""
         self._ceiling_holds = False
+
+    @property
+    def no_exact(self) -> str | None:
+        """Why the reference does not run in float64; None while nothing speaks against it."""
+        return self._no_exact
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def calibrate(self, slot: int) -> str | None:
-        """After the expected output is there: how sure it is. Returns why it can judge nothing, if it cannot."""
+    def calibrate(self, slot: int, *, drawn: bool = True, most: float = ILL_CONDITIONED) -> str | None:
+        """After the expected output is there: how sure it is. Returns why it can judge nothing, if it cannot.
+
+        `drawn`: the inputs are as the problem draws them, up to a factor. `most`: the reference's own relative error
+        from which on it judges nothing.
+        """
         if self._calibration is None:
             return None
         job, calibration = self._job, self._calibration
@@ -56,22 +68,23 @@ class Truth:
         row = 0 if exact is not None else None
         expected = exact or job.store.expected
         calibration.begin(expected, slot, row=row)
+        self.errors = {}
         if exact is not None:
-            calibration.add_variant(exact, job.store.expected, slot, row=0)
+            self.errors["rounding"] = calibration.add_variant(exact, job.store.expected, slot, row=0)
         self._ceiling_holds = True
         if job.protocol["tf32"]["reference_correctness"] != job.protocol["tf32"]["reference_timing"]:
             self._run_reference(slot, 1, "reference_timing")
-            calibration.add_variant(expected, job.store.snapshot, slot, row=row)
+            self.errors["baseline"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
             self._ceiling_holds = self._within_ceiling(slot, job.store.snapshot).passed
         self._run_jittered(slot, 1, "reference_correctness")
-        calibration.add_variant(expected, job.store.snapshot, slot, row=row)
-        relative = calibration.finish(slot)
+        self.errors["jitter"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
+        relative = calibration.finish(slot, lasting=drawn)
         self._checked_exactly = exact is not None
-        if relative >= ILL_CONDITIONED:
+        if relative >= most:
             return f"the reference's own rounding error is {relative:.2g} of its output"
         return None
 
-    def judge(self, slot: int, *, with_ceiling: bool) -> Comparison | str:
+    def judge(self, slot: int, *, with_ceiling: bool, most: float = ILL_CONDITIONED) -> Comparison | str:
         """The submission's output in the snapshot; or why the reference's own cannot judge it."""
         job, calibration = self._job, self._calibration
         if calibration is None:
@@ -80,7 +93,7 @@ class Truth:
         if quick is not None and (not with_ceiling or self._within_ceiling(slot, job.store.snapshot).passed):
             return quick
         found = self._kept(slot, 1)
-        if (reason := self.calibrate(slot)) is not None:
+        if (reason := self.calibrate(slot, drawn=with_ceiling, most=most)) is not None:
             return reason
         exact = self._exact if self._checked_exactly else None
         expected, row = (exact, 0) if exact is not None else (job.store.expected, None)
@@ -126,16 +139,13 @@ class Truth:
             for slot in doubtful:
                 calibration.begin(job.store.expected, slot)
                 calibration.add_variant(job.store.expected, job.store.snapshot, slot)
-                calibration.finish(slot)
+                calibration.finish(slot, lasting=False)
                 comparison.merge(calibration.compare(job.store.expected, found, slot, job.store.expected))
         return comparison
 
     def close_checks(self) -> None:
         """The checks are over: what float64 took is given back before anything is timed."""
-        if self._exact_buffer is not None:
-            with self._job.reference_faults():
-                self._job.arm("reference").ask("forget_exact", timeout_s=_REFERENCE_S)
-            self._drop_exact()
+        self._drop_exact()
         if self._no_exact is not None:
             self._job.flags.append(
                 f"the reference does not run in float64, so that fp32 stands for it: {self._no_exact}"
@@ -177,6 +187,8 @@ class Truth:
     def _drop_exact(self) -> None:
         self._exact = None
         if self._exact_buffer is not None:
+            with self._job.reference_faults():
+                self._job.arm("reference").ask("forget_exact", timeout_s=_REFERENCE_S)
             self._exact_buffer.close()
             self._exact_buffer = None
 
@@ -196,13 +208,12 @@ class Truth:
 
     def _run_jittered(self, first: int, calls: int, flags: str) -> None:
         """The same on inputs moved by a unit in the last place; the masters are as before afterwards."""
-        masters = self._job.store.masters
-        kept = masters.flat[first * masters.layout.slot_bytes : (first + calls) * masters.layout.slot_bytes].clone()
-        jitter(masters, range(first, first + calls), self._job.seeds.transform + 1)
+        masters, slots, seed = self._job.store.masters, range(first, first + calls), self._job.seeds.transform
+        jitter(masters, slots, seed)
         try:
             self._run_reference(first, calls, flags)
         finally:
-            masters.flat[first * masters.layout.slot_bytes : (first + calls) * masters.layout.slot_bytes].copy_(kept)
+            jitter(masters, slots, seed)
 
     # -- a fixed tolerance --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -37,6 +38,8 @@ class Redraw:
         self._secret = secret
         self._known = known
         self._ordinals: dict[tuple[str, tuple[int, ...], float], int] = {}
+        self._single: set[float] = set()
+        """Draws of one element, each of which is a constant, too."""
         self.drawn: list[Key] = []
 
     @contextlib.contextmanager
@@ -91,12 +94,16 @@ class Redraw:
 
     @torch.no_grad()
     def _draw(self, kind: str, tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_meta:
+        if nn.parameter.is_lazy(tensor) or not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_meta:
             return tensor
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+            return tensor  # one element stands for several: nothing can be written to it
         first = tensor.reshape(-1)[0]
         if not bool((tensor == first).all()):  # NaN is no constant
             return tensor
-        value = float(first)
+        value = float(first) + 0.0  # one zero of both
+        if not math.isfinite(value) or (tensor.numel() == 1 and value in self._single):
+            return tensor
         counted = (kind, tuple(tensor.shape), value)
         ordinal = self._ordinals.get(counted, 0)
         self._ordinals[counted] = ordinal + 1
@@ -104,15 +111,22 @@ class Redraw:
         if self._known is None or key in self._known:
             tensor.copy_(_values(self._secret, key))
             self.drawn.append(key)
+            if tensor.numel() == 1:
+                self._single.add(float(tensor))
         return tensor
 
 
 def _values(secret: int, key: Key) -> torch.Tensor:
-    """About the constant, half of it away at most, so that a scale stays positive; about 0, within a half of it."""
+    """About the constant, half of it away at most, so that a scale stays positive; about 0, within a half of it.
+
+    A running variance is drawn from 1e-3 to 8 on a logarithmic scale: an epsilon matters at one end.
+    """
     digest = hashlib.sha256(repr((secret, key)).encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-    spread = torch.rand(key[1], generator=generator, dtype=torch.float64) - 0.5
+    spread = torch.rand(key[1], generator=generator, dtype=torch.float64, device="cpu") - 0.5
     value = key[2]
+    if key[0] == "running_var":
+        return torch.exp((spread + 0.5) * math.log(8e3) + math.log(1e-3))
     return value * (1 + spread) if value != 0 else spread
 
 

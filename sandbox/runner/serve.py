@@ -24,7 +24,10 @@ from ..buffers import Mapping, create_mapping, wait_for_value
 from ..layout import Arena, Layout, UnsupportedError, flatten, leaf_from_json, leaf_of, numbers_to_tensors, unflatten
 from ..wire import Channel, ClosedError, Message
 from . import model as models
+from .cost import count_cost
+from .parameters import Perturbation, describe_tensors, generator_state
 from .redraw import Redraw, keys_from_json, keys_to_json
+from .trace import trace
 
 _DETAIL_BYTES = 12 << 10
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -93,6 +96,8 @@ class Runner:
         self._exact_model: Any = None
         self._mappings: dict[str, Mapping] = {}
         self._fill: list[torch.Tensor] = []
+        self._perturbation: Perturbation | None = None
+        self._training: dict[torch.nn.Module, bool] = {}
 
     def describe(self) -> Message:
         if self._device != "cuda":
@@ -227,6 +232,42 @@ class Runner:
                 inputs = self._problem.get_inputs()
             return models.cast_inputs(inputs, self._device, self._precision)
 
+    # -- an audit's questions -----------------------------------------------------------------------------------------
+
+    def do_describe_tensors(self, _: Message, __: list[int]) -> Message:
+        return {"tensors": describe_tensors(self._model)}
+
+    def do_perturb_parameter(self, message: Message, _: list[int]) -> Message:
+        """Adds noise to one parameter, until `restore_parameter`."""
+        assert isinstance(self._model, torch.nn.Module)
+        self._perturbation = Perturbation(self._model, message["index"], message["seed"], message["share"])
+        return {}
+
+    def do_restore_parameter(self, _: Message, __: list[int]) -> Message:
+        assert self._perturbation is not None
+        self._perturbation.undo()
+        self._perturbation = None
+        return {}
+
+    def do_watch_generator(self, message: Message, _: list[int]) -> Message:
+        """Whether forward takes anything from PyTorch's global generators."""
+        before = generator_state(self._device)
+        with torch.no_grad():
+            self._apply(self._arguments[message["slot"]])
+        self._synchronize()
+        return {"drew": not torch.equal(before, generator_state(self._device))}
+
+    def do_evaluate(self, message: Message, _: list[int]) -> Message:
+        """Puts the model in evaluation mode, or back as it was."""
+        if isinstance(self._model, torch.nn.Module):
+            if message["on"]:
+                self._training = {module: module.training for module in self._model.modules()}
+                self._model.eval()
+            else:
+                for module, training in self._training.items():
+                    module.training = training
+        return {}
+
     # -- slots --------------------------------------------------------------------------------------------------------
 
     def do_attach(self, message: Message, descriptors: list[int]) -> Message:
@@ -346,6 +387,19 @@ class Runner:
         peak = torch.cuda.max_memory_allocated()
         del outputs
         return {"peak_bytes": peak}
+
+    def do_trace(self, message: Message, _: list[int]) -> Message:
+        """forward at slot 0, `calls` times under PyTorch's profiler: see `trace`."""
+        with torch.no_grad():
+            return trace(lambda: self._apply(self._arguments[0]), message["calls"], self._device)
+
+    def do_cost(self, _: Message, __: list[int]) -> Message:
+        """One call at slot 0, its operations and bytes counted: the reference's only."""
+        state = list(models.state_of(self._model).values())
+        with torch.no_grad():
+            cost = count_cost(lambda: self._apply(self._arguments[0]), [*self._inputs.views(0), *state])
+        self._synchronize()
+        return cost
 
     def _forward(self, inputs: Any, times: int = 1) -> tuple[Any, float]:
         """The output, and milliseconds per call of `times` calls in a row."""

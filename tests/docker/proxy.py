@@ -12,7 +12,7 @@ from kbenv.sandbox.engine import address
 
 
 class EngineProxy:
-    """Carries connections, each way until that way ends, to the engine that DOCKER_HOST names now; a context manager."""
+    """Carries connections to the engine that DOCKER_HOST names now, each way until that ends; a context manager."""
 
     def __init__(self) -> None:
         self._engine = urlsplit(address())

@@ -1,24 +1,14 @@
-"""Warm evaluators, one for each set of rules and shared by all tests of a session."""
+"""Warm evaluators for the tests of this folder, and the skipping of those that need a GPU."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kbenv.evaluator import Evaluator
-from kbenv.protocol import Protocol, get_protocol
-from kbenv.sandbox.docker import DockerSettings
+from tests.judge.evaluators import get_evaluator
 
-SECRET = "KBENV_TEST_SECRET"
-DOCKER = DockerSettings(mounts=tuple(filter(None, os.environ.get("KBENV_TEST_DOCKER_MOUNTS", "").split(":"))))
-"""See tests/docker/mounted_image.py."""
-
-GetEvaluator = Callable[..., Evaluator]
+__all__ = ["get_evaluator"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,61 +22,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-
-
-def make_protocol(rules: str) -> Protocol:
-    """The `verified` protocol ("full"), or the same with a short clock ("brisk"), or with tight limits too ("tight").
-
-    Nothing that decides about correctness differs.
-    """
-    protocol = get_protocol("verified")
-    if rules == "full":
-        return protocol
-    timing = protocol.timing.model_copy(
-        update={
-            "warmup_calls": 1,
-            "cpu_warmup_turns": 1,
-            "timed_calls": 4,
-            "runner_pairs": 2,
-            "turns_per_pair": 3,
-            "single_call_turns": 4,
-            "bootstrap_resamples": 200,
-        }
-    )
-    protocol = protocol.model_copy(update={"timing": timing})
-    if rules == "tight":
-        limits = protocol.limits.model_copy(
-            update={
-                "build_s": 15.0,
-                "call_s": 5.0,
-                "job_s": 90.0,
-                "host_memory_bytes": 3 << 30,
-                "scratch_bytes": 1 << 30,
-            }
-        )
-        protocol = protocol.model_copy(update={"limits": limits})
-    return protocol
-
-
-@pytest.fixture(scope="session")
-def get_evaluator() -> Iterator[GetEvaluator]:
-    """`get_evaluator(rules, device="cpu", sandbox="process", **changes)`: see `make_protocol`.
-
-    `changes` are the protocol's own fields.
-
-    A secret lies in the host's environment meanwhile.
-    """
-    evaluators: dict[Any, Evaluator] = {}
-    os.environ[SECRET] = f"{SECRET} must not be seen"
-    with ExitStack() as stack:
-
-        def get(rules: str, device: str = "cpu", sandbox: str = "process", **changes: Any) -> Evaluator:
-            key = (rules, device, sandbox, *sorted(changes.items()))
-            if key not in evaluators:
-                protocol = make_protocol(rules).model_copy(update=changes)
-                evaluator = Evaluator(protocol=protocol, device=device, sandbox=sandbox, docker=DOCKER)
-                evaluators[key] = stack.enter_context(evaluator)
-            return evaluators[key]
-
-        yield get
-    os.environ.pop(SECRET, None)

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 
 from kbenv.verdict import Status, Verdict
-from tests.judge.conftest import SECRET
 from tests.judge.corpus import TESTS, Case, load_case
-
-RELU = "core/level1/relu"
-HONEST = load_case(TESTS / "statuses" / "passed.py")
-DISTURBANCES = (
-    "statuses/illegal_access.py",
-    "exploits/i6_infinite_loop_in_c.py",
-    "exploits/i6_stop_itself.py",
-    "exploits/i6_fork_bomb.py",
-    "exploits/i6_grandchildren.py",
-    "exploits/i6_memory_hog.py",
-    "exploits/i6_disk_filler.py",
-    "exploits/i5_plant_modules.py",
-    "exploits/i4_oversized_frame.py",
-    "exploits/i13_kill_parent.py",
-)
+from tests.judge.evaluators import SECRET
+from tests.judge.inside import DISTURBANCES, HONEST, RELU, run_inside
 
 
 def exploit(name: str) -> Case:
     return load_case(TESTS / "exploits" / f"{name}.py")
-
-
-def run_inside(get_evaluator, code: str) -> dict:
-    """Runs `code` in a submission's forward; what it leaves in the dict `seen` comes back."""
-    body = textwrap.indent(textwrap.dedent(code), " " * 8)
-    source = (
-        "import json\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
-        "    def forward(self, x):\n        seen = {}\n"
-        f"{body}\n        print('SEEN', json.dumps(seen), flush=True)\n        raise RuntimeError('that is all')\n"
-    )
-    verdict = get_evaluator("tight").evaluate(RELU, source)
-    assert verdict.status is Status.RUNTIME_ERROR, verdict.message
-    line = next(line for line in (verdict.output or "").splitlines() if line.startswith("SEEN "))
-    return json.loads(line.removeprefix("SEEN "))
 
 
 def processes_of(uid: int) -> list[str]:
@@ -83,7 +53,7 @@ def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
 
 def test_scratch_of_one_job_is_not_seen_by_the_next(get_evaluator):
     planted = run_inside(
-        get_evaluator,
+        get_evaluator("tight"),
         """
         import os, pathlib
         for folder in {os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"], "/tmp", "/var/tmp", "/dev/shm"}:
@@ -96,7 +66,7 @@ def test_scratch_of_one_job_is_not_seen_by_the_next(get_evaluator):
     )
     assert planted, "not even its own scratch was writable"
     found = run_inside(
-        get_evaluator,
+        get_evaluator("tight"),
         """
         import os, pathlib
         folders = {os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"], "/tmp", "/var/tmp", "/dev/shm"}
@@ -120,7 +90,7 @@ def test_no_secret_of_the_hosts_environment_reaches_a_submission(get_evaluator):
     case = exploit("i2_environment")
     verdict = get_evaluator("tight").evaluate(case.problem, case.source)
     assert verdict.status is Status.RUNTIME_ERROR, verdict.output
-    environment = run_inside(get_evaluator, "import os\nseen.update(os.environ)")
+    environment = run_inside(get_evaluator("tight"), "import os\nseen.update(os.environ)")
     assert not any(SECRET in name or SECRET in value for name, value in environment.items())
     assert environment["HOME"] != os.environ.get("HOME")
 
@@ -163,7 +133,7 @@ def test_a_submission_is_another_user_without_privileges(get_evaluator):
     if os.geteuid() != 0:
         pytest.skip("another uid needs root")
     seen = run_inside(
-        get_evaluator,
+        get_evaluator("tight"),
         """
         import os
         seen["uids"] = os.getresuid()
@@ -186,7 +156,7 @@ def test_a_submission_is_another_user_without_privileges(get_evaluator):
 
 def test_a_submission_inherits_only_its_own_channel(get_evaluator):
     seen = run_inside(
-        get_evaluator,
+        get_evaluator("tight"),
         """
         import os
         for name in os.listdir("/proc/self/fd"):

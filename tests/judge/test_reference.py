@@ -10,8 +10,7 @@ import pytest
 from kbenv.errors import DeviceMemoryError, ReferenceFaultError
 from kbenv.problems.problem import Problem
 from kbenv.verdict import Status
-
-from .conftest import GetEvaluator
+from tests.judge.evaluators import GetEvaluator
 
 HEAD = "import torch\n\n\nclass Model(torch.nn.Module):\n"
 TAIL = "\n\ndef get_init_inputs():\n    return []\n"

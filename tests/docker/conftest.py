@@ -1,0 +1,41 @@
+"""A warm judge in a container, for all tests that look into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kbenv.sandbox.engine import connect
+from tests.docker.warm import Warm
+from tests.judge.evaluators import GetEvaluator, get_evaluator, make_protocol
+from tests.judge.inside import run_inside
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+__all__ = ["get_evaluator"]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[DockerClient]:
+    client = connect()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def warm(get_evaluator: GetEvaluator, engine: DockerClient) -> Warm:
+    """Under the "tight" rules, with limits that are reached soon."""
+    limits = make_protocol("tight").limits.model_copy(
+        update={"build_s": 8.0, "call_s": 3.0, "host_memory_bytes": 2 << 30, "scratch_bytes": 256 << 20}
+    )
+    return Warm(get_evaluator("tight", sandbox="docker", limits=limits), engine)
+
+
+@pytest.fixture(params=["judge", "submission"])
+def run(request: pytest.FixtureRequest, warm: Warm) -> Callable[[str], dict[str, Any]]:
+    """Runs code as the judge or as a submission; what it leaves in the dict `seen` comes back."""
+    return warm.run_as_judge if request.param == "judge" else partial(run_inside, warm.evaluator)

@@ -1,0 +1,21 @@
+"""Each row over the mean of its absolute values."""
+
+import torch
+from torch import nn
+
+ROWS = 37
+COLUMNS = 211
+DOMAIN = ["nonzero"]
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / torch.mean(torch.abs(x), dim=1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.rand(ROWS, COLUMNS)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,21 @@
+"""Leaky ReLU with slope 0.01."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ROWS = 53
+COLUMNS = 71
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return F.leaky_relu(x, negative_slope=0.01)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+
+
+def get_init_inputs():
+    return []

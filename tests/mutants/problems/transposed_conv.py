@@ -1,0 +1,27 @@
+"""A transposed 3x3 convolution, stride 2, padded by one, without bias."""
+
+import torch
+from torch import nn
+
+BATCH = 2
+CHANNELS_IN = 6
+CHANNELS_OUT = 8
+HEIGHT = 7
+WIDTH = 8
+
+
+class Model(nn.Module):
+    def __init__(self, channels_in, channels_out):
+        super().__init__()
+        self.conv = nn.ConvTranspose2d(channels_in, channels_out, 3, stride=2, padding=1, bias=False)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.rand(BATCH, CHANNELS_IN, HEIGHT, WIDTH)]
+
+
+def get_init_inputs():
+    return [CHANNELS_IN, CHANNELS_OUT]

@@ -1,0 +1,25 @@
+"""Blocks of 1024 elements."""
+
+import torch
+from torch import nn
+
+from tests.mutants.preludes.triton import tl, triton
+
+PROBLEM = "mutants/problems/gelu_tanh.py"
+
+
+@triton.jit
+def gelu_tanh(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    inner = 0.7978845608 * (x + 0.044715 * x * x * x)
+    y = x * tl.sigmoid(2.0 * inner)
+    tl.store(y_ptr + offsets, y, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        gelu_tanh[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
