@@ -33,8 +33,12 @@ run: $(STAMP) ## best of five single shots, then a multi-turn refinement, on the
 	$(BIN)/kbenv run --agent multi-turn --turns 6 --model $(REPLAY) --problems '$(PROBLEMS)' --out runs/multi-turn
 
 .PHONY: test
-test: $(STAMP) ## every test that needs neither GPU nor Docker
-	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm' --durations=10
+test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one file in three)
+	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm and not corpus' --durations=10
+
+.PHONY: test-corpora
+test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out
+	@$(BIN)/python -m pytest -m 'corpus and not gpu and not docker' --durations=10
 
 .PHONY: test-gpu
 test-gpu: $(STAMP) ## the tests that need a CUDA device
@@ -42,7 +46,7 @@ test-gpu: $(STAMP) ## the tests that need a CUDA device
 
 .PHONY: test-docker
 test-docker: $(STAMP) ## the tests that need a Docker engine with our image (`kbenv sandbox build`)
-	@$(BIN)/python -m pytest -m 'docker and not gpu' --durations=10
+	@$(BIN)/python -m pytest -m 'docker and not gpu and not corpus' --durations=10
 
 .PHONY: test-docker-gpu
 test-docker-gpu: $(STAMP) ## the tests that need both

@@ -13,7 +13,7 @@ An audit holds numbers from the sandbox (`kbenv.sandbox.judge.audit`) and reads 
 
 Numbers are of one machine, and of fixed seeds: two plain draws, one of each distribution. Under a protocol that redraws
 parameters the model is looked at in two states, `given` and `redrawn`; see `State`. An audit decides nothing in a job:
-there the judge drops what it finds the reference not to bear. docs: every field is described here.
+there the judge drops what it finds the reference not to bear.
 """
 
 from __future__ import annotations
@@ -132,9 +132,13 @@ class Tensor(_Frozen):
 
     @property
     def is_identity(self) -> bool:
-        """Whether it looks like what leaves values as they are, or like nothing: constant, and no single drawn number."""
+        """Whether it is a constant parameter; a single number may be drawn, and counts where it is whole."""
         several = any(size != 1 for size in self.shape)
-        return self.role == "parameter" and self.constant is not None and (several or self.constant == round(self.constant))
+        return (
+            self.role == "parameter"
+            and self.constant is not None
+            and (several or self.constant == round(self.constant))
+        )
 
 
 class Redraw(_Frozen):
@@ -257,9 +261,7 @@ class Audit(_Frozen):
     @property
     def identity_kinds(self) -> dict[str, int]:
         """Constant parameters by what they are, such as "BatchNorm2d.weight = 1", with their number."""
-        return dict(
-            Counter(f"{t.module}.{t.own_name} = {t.constant:g}" for t in self.tensors if t.is_identity)
-        )
+        return dict(Counter(f"{t.module}.{t.own_name} = {t.constant:g}" for t in self.tensors if t.is_identity))
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -291,6 +293,9 @@ def _degenerate(audit: Audit) -> Iterator[Finding]:
     for words, state in states:
         if state is not None:
             yield from _failing(state, words)
+    if is_random(audit):
+        yield _chance(audit.randomness)
+        return  # what rounding does cannot be told from it
     for words, state in states:
         if state is not None and (finding := _emptiness(state, words)):
             yield finding
@@ -301,21 +306,29 @@ def _degenerate(audit: Audit) -> Iterator[Finding]:
         yield _finding(
             "ill-conditioned", f"the reference's own rounding error is {largest_error(judged):.2g} of its output{words}"
         )
-    random = audit.randomness
-    if random is not None and random.repeat > RANDOM:
-        text = f"two equal calls differ by {random.repeat:.2g} of the output"
-        if random.repeat_in_evaluation is not None:
-            text += "; in evaluation mode " + (
-                f"still by {random.repeat_in_evaluation:.2g}" if random.repeat_in_evaluation > RANDOM else "they agree"
-            )
-        yield _finding("random", text)
+
+
+def is_random(audit: Audit) -> bool:
+    """Whether two equal calls differ by more than atomics explain."""
+    return audit.randomness is not None and audit.randomness.repeat > RANDOM
+
+
+def _chance(found: Randomness | None) -> Finding:
+    assert found is not None
+    text = f"two equal calls differ by {found.repeat:.2g} of the output"
+    evaluated = found.repeat_in_evaluation
+    if evaluated is not None:
+        text += "; in evaluation mode " + (f"still by {evaluated:.2g}" if evaluated > RANDOM else "they agree")
+    return _finding("random", text)
 
 
 def _failing(state: State, words: str) -> Iterator[Finding]:
     failing = [d for d in state.distributions if d.error is not None and d.dropped is None]
     if failing:
         names = ", ".join(d.name for d in failing)
-        yield _finding("fails", f"the reference fails on {names}{words}: {failing[0].error}", f"fails:{_joined(failing)}")
+        yield _finding(
+            "fails", f"the reference fails on {names}{words}: {failing[0].error}", f"fails:{_joined(failing)}"
+        )
 
 
 def _emptiness(state: State, words: str) -> Finding | None:
@@ -365,12 +378,12 @@ def largest_error(state: State) -> float:
 def _notes(audit: Audit) -> Iterator[Finding]:
     given, judged = audit.given, audit.judged
     if given is not None:
-        yield from _notes_on_values(given)
+        yield from _notes_on_values(given, effects=not is_random(audit))
         if given.ill_conditioned and audit.redrawn is not None and not audit.redrawn.ill_conditioned:
             text = f"with its own parameters the reference's rounding error is {largest_error(given):.2g} of its output"
             yield _finding("ill-conditioned-as-given", text)
     if judged is not None:
-        yield from _notes_on_distributions(judged)
+        yield from _notes_on_distributions(judged, unsure=not is_random(audit))
     yield from _notes_on_parameters(audit)
     yield from _notes_on_inputs(audit)
     random = audit.randomness
@@ -386,9 +399,9 @@ def _notes(audit: Audit) -> Iterator[Finding]:
         yield _finding("cut-short", f"the time limit left out {', '.join(audit.skipped)}")
 
 
-def _notes_on_values(given: State) -> Iterator[Finding]:
+def _notes_on_values(given: State, *, effects: bool) -> Iterator[Finding]:
     outputs = given.outputs
-    if varying(given):
+    if effects and varying(given):
         if is_constant(outputs):
             yield _finding("constant-on-plain", f"constant on plain draws; varies on {', '.join(varying(given))}")
         elif is_independent(outputs):
@@ -416,16 +429,17 @@ def admitting_tolerance(needed: Sequence[float | None]) -> float | None:
     return next((level for level in TOLERANCES if largest <= level), None)
 
 
-def _notes_on_distributions(judged: State) -> Iterator[Finding]:
+def _notes_on_distributions(judged: State, *, unsure: bool) -> Iterator[Finding]:
     plain_is_finite = not any(output.nonfinite for output in judged.outputs)
     infinite = [d for d in judged.distributions if plain_is_finite and not d.is_finite]
     ill = [d for d in judged.distributions if d.ill_conditioned and d not in infinite]
     untouched = [d for d in judged.distributions if not d.touched]
     if infinite:
         yield _finding("nan-or-inf", f"NaN or infinite on {_names(infinite)}", f"nan-or-inf:{_joined(infinite)}")
-    if ill:
+    if ill and unsure:
         errors = ", ".join(f"{d.name} ({max(d.errors.values()):.2g})" for d in ill)
-        yield _finding("unsure", f"a rounding error of 3% or more on {errors}", f"unsure:{_joined(ill)}")
+        text = f"the reference's own relative error is too large for a check on {errors}"
+        yield _finding("unsure", text, f"unsure:{_joined(ill)}")
     if untouched and all(d.name[0] == "D" or not d.touched for d in judged.distributions):
         yield _finding("no-probe", "the inputs hold nothing that probes may change")
 
@@ -448,7 +462,9 @@ def _notes_on_parameters(audit: Audit) -> Iterator[Finding]:
 
 def _notes_on_inputs(audit: Audit) -> Iterator[Finding]:
     same = [str(index) for index, item in enumerate(audit.inputs) if not item.varies]
-    unused = [str(i) for i, item in enumerate(audit.inputs) if item.change is not None and _is_noise(audit, item.change)]
+    unused = [
+        str(i) for i, item in enumerate(audit.inputs) if item.change is not None and _is_noise(audit, item.change)
+    ]
     if same:
         yield _finding("same-input", f"the same in every draw: input {', '.join(same)}", f"same-input:{','.join(same)}")
     if unused and not is_hopeless(audit):
@@ -473,8 +489,8 @@ def _notes_on_size(audit: Audit) -> Iterator[Finding]:
 
 
 def is_hopeless(audit: Audit) -> bool:
-    """Whether the output is the same everywhere, so that nothing can have an effect."""
-    return audit.judged is not None and is_independent(audit.judged.outputs)
+    """Whether the output is the same everywhere, or random, so that no effect can be seen."""
+    return is_random(audit) or (audit.judged is not None and is_independent(audit.judged.outputs))
 
 
 def _is_noise(audit: Audit, change: float) -> bool:

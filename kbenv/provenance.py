@@ -33,11 +33,12 @@ _PATTERNS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 _LIBRARIES = (
-    ("PyTorch", r"\b(?:at|at_cuda_detail|c10|pytorch_flash)::|\bfmha_cutlass|\bcunn_|\bsoftmax_warp_(?:for|back)ward\b"
-     r"|\bvectorized_layer_norm_kernel\b|\belementwise_kernel_with_index\b"),
+    ("PyTorch", r"(?:^|^void |::type )(?:at|at_cuda_detail|c10|pytorch_flash)::|\bfmha_cutlass|\bcunn_"
+     r"|\bsoftmax_warp_(?:for|back)ward\b|\bvectorized_layer_norm_kernel\b|\belementwise_kernel_with_index\b"),
     ("cuDNN", r"cudnn|xmma_(?:fprop|dgrad|wgrad)|\bimplicit_convolve_|\bnchwToNhwc|\bnhwcToNchw"
      r"|_(?:fprop|dgrad|wgrad)_"),
     ("cuBLAS", r"cublas|\bnvjet_|\b(?:maxwell|volta|turing|ampere|sm\d+)_\w*gemm|\bcutlass::Kernel2<\s*cutlass_"
+     r"|\bcutlass\w*_(?:tensorop|simt)_"
      r"|\bgem(?:v2[TN]|vNSP|vx|mSN|mk1)|\bsplitK?reduce_kernel|\breduce_1Block_kernel"),
     ("cuFFT", r"\b(?:regular|vector|composite|bluestein|multi_bluestein)_fft|\bcufft"),
     ("cuSPARSE", r"\bcusparse"),

@@ -240,7 +240,8 @@ class _Server:
             confine.unmount(path)
             os.rmdir(path)
         confine.wipe_as(uid, [self._root_of(role), *confine.SHARED_FOLDERS], self._groups_of(role))
-        if self._contained and self._memory.exceeds(self._memory_at_first + _LEFT_SHARE):  # in the kernel's caches
+        is_last = self._contained and not self._scratch
+        if is_last and self._memory.exceeds(self._memory_at_first + _LEFT_SHARE):  # in the kernel's caches, for example
             raise OSError(f"{self._memory.share():.0%} of the container's memory are still in use")
         return {}
 

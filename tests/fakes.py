@@ -22,6 +22,7 @@ from kbenv.verdict import (
     Isolation,
     Measurement,
     Memory,
+    Plausibility,
     Stage,
     Status,
     SubmissionFacts,
@@ -233,6 +234,15 @@ def _memory(ratio: float) -> Memory:
         ratio=ratio,
         method="scripted",
     )
+
+
+def make_plausibility(floor_ms: float | None, **overrides: Any) -> Plausibility:
+    """A floor for a call, and rates of some device."""
+    fields: dict[str, Any] = {
+        "floor_ms": floor_ms, "operations_ms": 0.0, "bytes": 1 << 30, "flops": 0, "bandwidth": 4e12, "rate": 4e14,
+        "cache_bytes": 60 << 20, "below_floor": False,
+    }  # fmt: skip
+    return Plausibility(**(fields | overrides))
 
 
 class ScriptedEvaluator:

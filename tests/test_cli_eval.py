@@ -17,8 +17,8 @@ from kbenv.cli.eval import MAX_SOURCE_BYTES, add_parser, describe, read_text
 from kbenv.errors import SandboxError, UsageError
 from kbenv.protocol import get_protocol
 from kbenv.sandbox.docker import DockerSettings
-from kbenv.verdict import Status, Verdict
-from tests.fakes import SUBMISSION_SOURCE, ScriptedEvaluator, make_verdict
+from kbenv.verdict import KernelShare, Provenance, ScreenFinding, Status, Verdict
+from tests.fakes import SUBMISSION_SOURCE, ScriptedEvaluator, make_plausibility, make_verdict
 
 RELU = "core/level1/relu"
 
@@ -320,3 +320,25 @@ def test_bad_usage_is_raised_for_the_caller_to_tell(tmp_path: Path) -> None:
     arguments = parser.parse_args(["eval", RELU, str(tmp_path / "missing.py")])
     with pytest.raises(UsageError, match="there is no"):
         arguments.func(arguments)
+
+
+def test_the_screen_is_printed_on_request_only_and_decides_nothing(
+    judge: Judge, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding = ScreenFinding(rule="clock", line=3, column=4, end_line=3, end_column=9, text="a\x1b[2Jclock")
+    judge.outcome = make_verdict(screen=(finding,))
+    assert main(["eval", RELU, str(source)]) == 0
+    assert "3:5" not in capsys.readouterr().out
+    assert main(["eval", RELU, str(source), "--screen"]) == 0
+    assert "3:5 clock: a [2Jclock" in capsys.readouterr().out
+    judge.outcome = make_verdict()
+    assert main(["eval", RELU, str(source), "--screen"]) == 0
+    assert "nothing" in capsys.readouterr().out
+
+
+def test_provenance_and_floor_are_printed() -> None:
+    kernel = KernelShare(name="nvjet", share=0.9, count=3, kind="library")
+    provenance = Provenance(custom_share=0.07, kernels=(kernel,), library_calls={"cuBLAS": 0.9}, method="device time")
+    text = printed(make_verdict(provenance=provenance, plausibility=make_plausibility(0.125)))
+    assert "7.0% of the time, self-reported; libraries: cuBLAS 90.0%" in text
+    assert "0.125 ms" in text

@@ -15,7 +15,7 @@ from kbenv.sandbox.choice import choose_device, choose_engine_device
 from kbenv.sandbox.engine import EngineFacts
 from kbenv.sandbox.job import Job, Result
 from kbenv.verdict import Stage, Status
-from tests.fakes import SUBMISSION_SOURCE, make_problem, make_verdict
+from tests.fakes import SUBMISSION_SOURCE, make_plausibility, make_problem, make_verdict
 
 PROBLEM = make_problem()
 TRITON_SOURCE = "import triton\n\n\n@triton.jit\ndef kernel():\n    pass\n" + SUBMISSION_SOURCE
@@ -301,6 +301,44 @@ def test_only_the_chosen_backends_kernels_count():
     assert verdict.status is Status.NO_CUSTOM_KERNEL
     assert "cuda kernel" in verdict.message
     assert verdict.submission.custom_kernel_evidence == ()
+
+
+TRACE = {"kernels": [["kernel", 0.01, 3], ["nvjet_tss_128x64", 0.99, 3]], "outside": None, "method": "device time"}
+
+
+def test_a_kernel_that_holds_too_little_of_the_time_is_no_custom_kernel_where_a_share_is_required():
+    rules = get_protocol("verified").model_copy(update={"require_custom_kernel": True, "custom_share_at_least": 0.02})
+    decoy, _ = make_evaluator(make_result(trace=TRACE), protocol=rules)
+    verdict = decoy.evaluate(PROBLEM, TRITON_SOURCE)
+    assert (verdict.status, verdict.stage) == (Status.NO_CUSTOM_KERNEL, Stage.PROVENANCE)
+    assert "1.00%" in verdict.message
+    assert "cuBLAS 99.0%" in verdict.message
+    assert verdict.checks[-1].evidence["share"] == 0.01
+    assert verdict.provenance is not None
+    assert verdict.provenance.self_reported
+    lenient, _ = make_evaluator(make_result(trace=TRACE))
+    assert lenient.evaluate(PROBLEM, TRITON_SOURCE).credited
+
+
+def test_a_share_that_was_not_measured_refuses_nothing():
+    rules = get_protocol("verified").model_copy(update={"require_custom_kernel": True, "custom_share_at_least": 0.02})
+    evaluator, _ = make_evaluator(make_result(), protocol=rules)
+    verdict = evaluator.evaluate(PROBLEM, TRITON_SOURCE)
+    assert verdict.credited
+    assert verdict.provenance is None
+
+
+def test_the_source_is_screened_whatever_becomes_of_it():
+    evaluator, _ = make_evaluator(make_result(Status.WRONG_VALUE))
+    verdict = evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert [(finding.rule, finding.line) for finding in verdict.screen] == [("reference-operation", 7)]
+    assert [finding.rule for finding in evaluator.format_error(PROBLEM, "no code").screen] == ["no-model"]
+
+
+def test_the_floor_is_the_judges():
+    plausibility = make_plausibility(0.5, below_floor=True)
+    evaluator, _ = make_evaluator(make_result(plausibility=plausibility.model_dump()))
+    assert evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE).plausibility == plausibility
 
 
 def test_a_wrong_source_stays_wrong_whatever_kernels_it_has():

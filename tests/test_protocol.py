@@ -83,6 +83,34 @@ def test_verified_follows_kernelbench_verified() -> None:
     assert protocol.timing.timed_calls == 10
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_hardened_is_verified_and_more(precision: Precision) -> None:
+    hardened, verified = get_protocol("hardened", precision), get_protocol("verified", precision)
+    assert (hardened.name, hardened.precision) == ("hardened", precision)
+    assert (hardened.hidden_inputs, hardened.tolerance) == (verified.hidden_inputs, verified.tolerance)
+    assert (hardened.tf32, hardened.limits, hardened.excluded) == (verified.tf32, verified.limits, verified.excluded)
+    assert hardened.timing.ratio == "median-of-pairs"
+    for name in ("secret_seeds", "redraw_parameters", "perturb_timed", "guard_reference", "require_custom_kernel"):
+        assert getattr(hardened, name) is True
+        assert not getattr(verified, name)
+    assert len(set(hardened.probes)) == len(hardened.probes) > 0
+    assert verified.probes == ()
+    assert verified.calibration is None
+    assert Protocol.model_validate_json(hardened.model_dump_json()) == hardened
+
+
+def test_the_calibrated_floors_lie_between_fast_arithmetic_and_the_next_lower_precision() -> None:
+    """The root mean square of a rounding to p bits is some 0.4 * 2**-p of a value."""
+    bits = {"fp32": 23, "fp16": 10, "bf16": 7}
+    for precision, lower in (("fp32", "fp16"), ("fp16", "bf16")):
+        rule = get_protocol(precision=precision, name="hardened").calibration  # type: ignore[arg-type]
+        assert rule is not None
+        assert 2 ** -bits[precision] < rule.rms_floor < 0.4 * 2 ** -bits[lower]
+        assert rule.rms_floor < rule.element_floor
+        assert 1 < rule.rms_factor < rule.element_factor
+        assert rule.rms_factor < 8, "bfloat16 has eight times the error of TF32"
+
+
 def test_tf32_flags() -> None:
     assert TF32(matmul=False, conv=False, rnn=False) == OFF
     assert TF32(matmul=True, conv=True, rnn=True) == ON

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbenv.errors import UsageError
-from kbenv.reward import REWARDS, correct, discounted, get_reward, kevin, verified
-from kbenv.verdict import Status
-from tests.fakes import make_verdict
+from kbenv.reward import REWARDS, correct, credited_speedup, discounted, get_reward, kevin, verified
+from kbenv.verdict import Status, Verdict
+from tests.fakes import make_plausibility, make_verdict
 
 ratios = st.floats(min_value=1e-6, max_value=1e6)
 
@@ -71,6 +71,39 @@ def test_memory_is_a_small_term(ratio: float, expected: float) -> None:
 
 def test_kevin_is_a_bonus_plus_the_speedup() -> None:
     assert kevin(make_verdict(speedup=2.5)) == pytest.approx(2.8)
+
+
+def with_floor(speedup: float, floor_ms: float | None) -> Verdict:
+    """A credited verdict of 1 ms a call."""
+    return make_verdict(speedup=speedup, plausibility=make_plausibility(floor_ms))
+
+
+@pytest.mark.parametrize(
+    ("speedup", "floor_ms", "counted"),
+    [(8.0, None, 8.0), (8.0, 0.5, 8.0), (8.0, 1.0, 8.0), (8.0, 2.0, 4.0), (8.0, 8.0, 1.0), (0.5, 0.25, 0.5)],
+)
+def test_a_call_below_the_floor_counts_as_one_at_the_floor(
+    speedup: float, floor_ms: float | None, counted: float
+) -> None:
+    verdict = with_floor(speedup, floor_ms)
+    assert credited_speedup(verdict) == pytest.approx(counted)
+    assert verified(verdict) == pytest.approx(verified(make_verdict(speedup=counted)))
+    assert kevin(verdict) == pytest.approx(0.3 + counted)
+    assert correct(verdict) == 1.0
+
+
+@given(first=ratios, second=ratios, floor_ms=ratios)
+def test_with_a_floor_rewards_never_fall_as_the_reference_takes_longer(
+    first: float, second: float, floor_ms: float
+) -> None:
+    slow, fast = sorted((first, second))
+    assert credited_speedup(with_floor(slow, floor_ms)) <= credited_speedup(with_floor(fast, floor_ms))
+    assert verified(with_floor(slow, floor_ms)) <= verified(with_floor(fast, floor_ms))
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASSED])
+def test_what_is_not_credited_has_no_credited_speedup(status: Status) -> None:
+    assert credited_speedup(make_verdict(status)) == 0.0
 
 
 def test_correct_is_one_whatever_the_speedup() -> None:

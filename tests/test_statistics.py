@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from kbenv.sandbox.judge.statistics import bootstrap_ratio, centre, standard_error
+from kbenv.sandbox.judge.statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, standard_error
 
 TRUE_RATIO = 1.5
 
@@ -33,7 +33,7 @@ def draw_pairs(
 
 
 @pytest.mark.parametrize(("pairs", "between"), [(4, 0.015), (4, 0.0), (3, 0.015), (8, 0.015), (12, 0.015)])
-@pytest.mark.parametrize("statistic", ["mean", "median"])
+@pytest.mark.parametrize("statistic", ["mean", "median", MEDIAN_OF_PAIRS])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(pairs, between, statistic):
     generator = random.Random(pairs)
     trials, covered = 300, 0
@@ -95,3 +95,37 @@ def test_the_median_ignores_one_slow_turn_and_the_mean_does_not():
 def test_the_standard_error_of_one_value_is_infinite():
     assert standard_error([1.0]) == math.inf
     assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
+
+
+def test_the_median_of_pairs_is_that_of_each_turns_own_ratio():
+    pairs = [[(3.0, 1.0), (4.0, 2.0)], [(5.0, 1.0), (8.0, 2.0), (2.0, 4.0)]]
+    assert bootstrap_ratio(pairs, MEDIAN_OF_PAIRS, 50, 0.95, 1).value == 3.0
+    assert bootstrap_ratio(pairs, "median", 50, 0.95, 1).value == 2.0
+
+
+def test_a_drift_that_both_sides_of_a_turn_share_cancels_in_the_median_of_pairs_alone():
+    drifting = [[(1.5 * drift, drift) for drift in (1.0, 1.3, 2.0, 0.7, 5.0)] for _ in range(4)]
+    ratio = bootstrap_ratio(drifting, MEDIAN_OF_PAIRS, 200, 0.95, 1)
+    assert (ratio.low, ratio.value, ratio.high) == pytest.approx((1.5, 1.5, 1.5))
+    other = bootstrap_ratio(drifting, "mean", 200, 0.95, 1)
+    assert other.high - other.low > 0.1
+
+
+@pytest.mark.parametrize("spoilt", [0, 1])
+def test_turns_that_were_disturbed_do_not_move_the_median_of_pairs(spoilt):
+    pairs = draw_pairs(random.Random(4), 4, 5, 0.0, 0.01)
+    before = bootstrap_ratio(pairs, MEDIAN_OF_PAIRS, 200, 0.95, 1)
+    for pair in pairs:
+        disturbed = list(pair[0])
+        disturbed[spoilt] *= 50
+        pair[0] = (disturbed[0], disturbed[1])
+    after = bootstrap_ratio(pairs, MEDIAN_OF_PAIRS, 200, 0.95, 1)
+    assert after.value == pytest.approx(before.value, rel=0.01)
+    assert abs(bootstrap_ratio(pairs, "mean", 200, 0.95, 1).value / before.value - 1) > 0.5
+
+
+def test_the_median_of_pairs_is_the_inverse_where_the_sides_are_swapped():
+    pairs = draw_pairs(random.Random(5), 4, 5, 0.02, 0.02)
+    swapped = [[(submission, reference) for reference, submission in pair] for pair in pairs[:]]
+    value = bootstrap_ratio([pair[:] for pair in pairs], MEDIAN_OF_PAIRS, 20, 0.95, 1).value
+    assert bootstrap_ratio(swapped, MEDIAN_OF_PAIRS, 20, 0.95, 1).value == pytest.approx(1 / value, rel=1e-3)

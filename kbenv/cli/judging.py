@@ -17,7 +17,6 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
     """Adds protocol, device and sandbox."""
     parser.add_argument("--protocol", choices=PROTOCOLS, default=DEFAULT_PROTOCOL, help=f"default: {DEFAULT_PROTOCOL}")
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: fp32")
-    parser.add_argument("--device", default="auto", help="auto (default), cpu or cuda:N")
     parser.add_argument(
         "--backend", default="auto", help="the kernel language that counts; auto (default) looks at the source"
     )
@@ -27,6 +26,12 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="credit only a source with a kernel of its own (default: as the protocol says)",
     )
+    add_place_options(parser)
+
+
+def add_place_options(parser: argparse.ArgumentParser) -> None:
+    """Adds device and sandbox."""
+    parser.add_argument("--device", default="auto", help="auto (default), cpu or cuda:N")
     group = parser.add_argument_group("sandbox")
     group.add_argument(
         "--sandbox",

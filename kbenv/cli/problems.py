@@ -1,4 +1,4 @@
-"""`kbenv problems`: which problems there are, and the source of one."""
+"""`kbenv problems`: which problems there are, the source of one, and what their references are like."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 import sys
 from pathlib import Path
 
+from kbenv.cli.audit import add_audit_parser
 from kbenv.cli.table import print_table
 from kbenv.problems import Problem, list_problems, load_problem
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `kbenv problems list` and `kbenv problems show`."""
-    parser = subparsers.add_parser("problems", help="list problems, or show one", description=__doc__)
+    """Adds `kbenv problems list`, `show` and `audit`."""
+    parser = subparsers.add_parser("problems", help="list, show or audit problems", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     listing = commands.add_parser("list", help="list problems by id")
@@ -35,6 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--device", choices=("cpu", "cuda"), default="cuda", help="whose sizes to put in place (default: %(default)s)"
     )
     show.set_defaults(func=_show)
+    add_audit_parser(commands)
 
 
 def _add_problems_dir(parser: argparse.ArgumentParser) -> None:

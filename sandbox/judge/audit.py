@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -26,10 +27,12 @@ from ..layout import Arena
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import ArmError
+from .calibration import ILL_CONDITIONED
 from .compare import CHUNK_ELEMENTS
 from .faults import InfrastructureFault
 from .job import REFERENCE_S, Job
 from .plan import DoesNotFitError, Plan
+from .probe import LARGEST_ERROR
 from .seeds import Seeds
 from .slots import copy_slots
 from .timing import measure_alone
@@ -118,8 +121,7 @@ class Audit(Job):
                 self._start_anew()
                 if self._redrawn:
                     found["drawn"] = self._redrawn
-                    tensors = self._ask("describe_tensors")["tensors"]
-                    found["left"] = [tensor["name"] for tensor in tensors if tensor["constant"] is not None]
+                    found["left"] = self._left_constant()
                     redrawn = self._look()
                     redrawn["distributions"] = list(self._try_hidden())
                     self._found["redrawn"] = state = redrawn
@@ -130,6 +132,14 @@ class Audit(Job):
                 self._redrawing = False
                 self._start_anew()
         state["distributions"].extend(self._try_probes())
+
+    def _left_constant(self) -> list[str]:
+        """Names of tensors that have the constant that they were given. (One number alone is always constant.)"""
+        given = {tensor["name"]: tensor["constant"] for tensor in self._found["tensors"]}
+        return [
+            tensor["name"] for tensor in self._ask("describe_tensors")["tensors"]
+            if tensor["constant"] is not None and tensor["constant"] == given.get(tensor["name"])
+        ]  # fmt: skip
 
     def _redraw(self, known: list[Message] | None) -> Message | None:
         return super()._redraw(known) if self._redrawing else None
@@ -185,13 +195,15 @@ class Audit(Job):
     def _try_hidden(self) -> Iterator[Message]:
         for hidden, seed in zip(self.protocol["hidden_inputs"], self.seeds.hidden, strict=True):
             prepare = partial(self.prepare, [seed], factor=hidden["factor"])
-            yield from self._try(hidden["name"], prepare)
+            yield from self._try(hidden["name"], prepare, partial(self.truth.calibrate, 0))
 
     def _try_probes(self) -> Iterator[Message]:
         for probe, seed in zip(self.protocol["probes"], self.seeds.probes, strict=True):
-            yield from self._try(probe, partial(self._prepare_probe, probe, seed))
+            most = LARGEST_ERROR.get(probe, ILL_CONDITIONED)
+            calibrate = partial(self.truth.calibrate, 0, drawn=False, most=most)
+            yield from self._try(probe, partial(self._prepare_probe, probe, seed), calibrate)
 
-    def _try(self, name: str, prepare: Callable[..., object]) -> Iterator[Message]:
+    def _try(self, name: str, prepare: Callable[..., object], calibrate: Callable[[], str | None]) -> Iterator[Message]:
         """What the reference makes of one distribution; nothing when time is over."""
         if self._is_late(name):
             return
@@ -200,7 +212,7 @@ class Audit(Job):
         try:
             found["touched"] = not isinstance(prepare(first=0), str)
             if found["touched"]:
-                found["ill_conditioned"] = self.truth.calibrate(0) is not None
+                found["ill_conditioned"] = calibrate() is not None
                 found |= {"outputs": self._outputs(), "errors": self._errors()}
         except InfrastructureFault as fault:
             if not _is_of_the_problem(fault):
@@ -298,7 +310,7 @@ class Audit(Job):
             measure_alone(self)
             self._found["size"]["device_ms"] = statistics.median(self.reference_alone)
 
-    def _ask(self, op: str, **content: object) -> Message:
+    def _ask(self, op: str, **content: Any) -> Message:
         with self.reference_faults():
             return self.arm("reference").ask(op, timeout_s=REFERENCE_S, **content)
 

@@ -199,7 +199,8 @@ class Calibration:
         """Forgets the slot and takes the values from `expected` (its slot `row`, where that is another)."""
         for index, leaf in enumerate(expected.layout.leaves):
             length = block_length(leaf)
-            value = _summarise(_parts(expected, slot if row is None else row, index, length, self._device), length)
+            parts = _parts(expected, slot if row is None else row, index, length, self._device)
+            value = _summarise(parts if _is_inexact(leaf) else iter(()), length)
             zero = torch.zeros_like(value.squares)
             self._scales[slot, index] = Scale(length, slice_length(leaf), value, zero, zero)
 
@@ -214,7 +215,7 @@ class Calibration:
                 _parts(expected, slot if row is None else row, index, scale.length, self._device),
                 _parts(variant, slot, index, scale.length, self._device), strict=True,
             )  # fmt: skip
-            if leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex:
+            if _is_inexact(leaf):
                 error = _summarise((_finite_difference(e, v) for e, v in pairs), scale.length)
                 scale.error = torch.maximum(scale.error, error.squares)
                 scale.largest_error = torch.maximum(scale.largest_error, error.largest)
@@ -255,8 +256,8 @@ class Calibration:
                 _parts(found, slot, index, scale.length, self._device),
                 _parts(fp32, slot, index, scale.length, self._device), strict=True,
             )  # fmt: skip
-            floating = leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex
-            bounds = scale.bounds(max(self.relative.get(index, 0.0), scale.typical)) if floating else None
+            relative = max(self.relative.get(index, 0.0), scale.typical)
+            bounds = scale.bounds(relative) if _is_inexact(leaf) else None
             for e, f, r in triples:
                 if bounds is not None:
                     self._compare_floating(into, leaf, index, start, scale.length, bounds, e, f, r)
@@ -305,7 +306,7 @@ class Calibration:
         within = finite & (difference <= allowed)
         wrong = torch.where(usual, ~within, ~(same | within))
         square = torch.zeros(count * length, dtype=torch.float64, device=e.device)
-        square[: len(found)] = torch.where(finite & usual, difference, 0.0).square()
+        square[: len(found)] = torch.where(usual & ~wrong, difference, 0.0).square()  # what is wrong counts already
         rms = (square.view(count, length).sum(dim=1) / sizes).sqrt()
         limit = rule.rms_factor * error + rule.rms_floor * value + _LEAST
         judged = torch.where(sizes >= _LEAST_FOR_RMS, rms / limit, 0.0)
@@ -328,7 +329,7 @@ def _count(
     count = int(wrong.sum())
     into.mismatched += count
     largest = float(difference.max()) if difference.numel() else 0.0
-    size = e.abs().double()
+    size = e.abs().double() if e.is_complex() else e.double().abs()
     ratio = torch.where(torch.isfinite(size) & (size > 0), difference / size, 0.0)
     into.add_errors(index, largest, float(ratio.max()) if ratio.numel() else 0.0)
     if count and into.first is None:
@@ -342,6 +343,10 @@ def _parts(arena: Arena, slot: int, index: int, length: int, device: str) -> Ite
     step = max(1, CHUNK_ELEMENTS[device] // length) * length
     for start in range(0, len(flat), step):
         yield flat[start : start + step].to(device)
+
+
+def _is_inexact(leaf: Leaf) -> bool:
+    return leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex
 
 
 def _finite_difference(e: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,9 @@
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
 and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}, and likewise for {"audit": job}
-(its problem alone) and {"describe": {"device"}} (a result with nothing but hardware and software); to {"ping": True} it
-answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a container), and then standard output answers.
+(its problem alone) and {"describe": {"device"}} (a result with nothing but hardware and software); to {"ping": True}
+it answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a container), and then standard
+output answers.
 """
 
 from __future__ import annotations

@@ -78,8 +78,10 @@ def measure_rates(device: str, precision: str) -> Rates:
         torch.OutOfMemoryError: no room for 0.8 GB on the GPU.
     """
     if device == "cuda":
-        rates = _measure("cuda", _DTYPES[precision], _GPU_COPY_BYTES, _GPU_BATCH, _GPU_MATMUL)
-        torch.cuda.empty_cache()
+        try:
+            rates = _measure("cuda", _DTYPES[precision], _GPU_COPY_BYTES, _GPU_BATCH, _GPU_MATMUL)
+        finally:
+            torch.cuda.empty_cache()  # the slots to come are not PyTorch's
         return Rates(*rates, torch.cuda.get_device_properties(0).L2_cache_size)
     processors = len(os.sched_getaffinity(0))
     bandwidth, rate = _measure("cpu", torch.float32, _CPU_COPY_BYTES, _CPU_BATCH, _CPU_MATMUL)

@@ -20,7 +20,7 @@ def describe_tensors(model: Any) -> list[Message]:
     """
     if not isinstance(model, nn.Module):
         return []
-    named = [("parameter", *item) for item in model.named_parameters()]
+    named: list[tuple[str, str, torch.Tensor]] = [("parameter", *item) for item in model.named_parameters()]
     named += [("buffer", *item) for item in model.named_buffers()]
     found = []
     for role, name, tensor in named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,14 @@ def engine() -> Iterator[DockerClient]:
 
 @pytest.fixture(scope="session")
 def warm(get_evaluator: GetEvaluator, engine: DockerClient) -> Warm:
-    """Under the "tight" rules, with limits that are reached soon."""
+    """Under the "tight" rules, with limits that are reached soon, as on an engine with little memory."""
     limits = make_protocol("tight").limits.model_copy(
-        update={"build_s": 8.0, "call_s": 3.0, "host_memory_bytes": 2 << 30, "scratch_bytes": 256 << 20}
+        update={"build_s": 8.0, "call_s": 3.0, "host_memory_bytes": 1 << 30, "scratch_bytes": 256 << 20}
     )
-    return Warm(get_evaluator("tight", sandbox="docker", limits=limits), engine)
+    evaluator = get_evaluator("tight", sandbox="docker", limits=limits)
+    carrier: Any = evaluator._sandbox._carrier
+    carrier._facts = replace(carrier._facts, memory_bytes=5 << 29)
+    return Warm(evaluator, engine)
 
 
 @pytest.fixture(params=["judge", "submission"])

@@ -130,7 +130,6 @@ for pid in others:
     attempts = {{
         **{{f"signal {{number}}": (os.kill, pid, number) for number in (0, *signal.valid_signals())}},
         "pidfd signal": (signal.pidfd_send_signal, handle, signal.SIGKILL),
-        "process group": (os.killpg, os.getpgid(pid), signal.SIGKILL),
         "pidfd_getfd": (call, numbers["pidfd_getfd"], handle, 0, 0),
         "ptrace attach": (call, numbers["ptrace"], 16, pid, 0, 0),
         "ptrace seize": (call, numbers["ptrace"], 0x4206, pid, 0, 0),
@@ -145,7 +144,8 @@ for pid in others:
         "session": (os.setpgid, pid, 0),
         "namespaces": (os.open, f"/proc/{{pid}}/ns/pid", os.O_RDONLY),
     }}
-    for name in ("mem", "oom_score_adj", "clear_refs", "comm", "coredump_filter", "attr/current", "fd/0", "fd/1", "fd/2"):
+    settings = ("oom_score_adj", "clear_refs", "comm", "coredump_filter", "attr/current", "timerslack_ns")
+    for name in ("mem", "fd/0", "fd/1", "fd/2", *settings):
         attempts[f"write {{name}}"] = (write, f"/proc/{{pid}}/{{name}}", "0")
     for name, (action, *arguments) in attempts.items():
         if refusal(action, *arguments) is None:
@@ -158,22 +158,17 @@ for pid in others:
 def test_the_reference_keeps_running_while_a_submission_tries_to_stop_it(warm: Warm):
     """All in the background, all the time, while the reference is loaded, drawn from, called and timed."""
     hostile = """
-    program = '''
-    import os, signal, time
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                if int(name) not in (os.getpid(), os.getppid()):
+    daemon(*python('''
+        import os, signal, time
+        while True:
+            for name in filter(str.isdigit, os.listdir("/proc")):
+                for number in (signal.SIGSTOP, signal.SIGKILL):
                     try:
                         if os.stat(f"/proc/{name}").st_uid != os.getuid():
                             os.kill(int(name), number)
-                            os.system("touch /tmp/signalled")
                     except OSError:
                         pass
-    '''
-    import textwrap
-    daemon(sys.executable, "-I", "-c", textwrap.dedent(program))
+    '''))
     """
     with unharmed(warm):
         verdict = judge(warm, hostile, "torch.relu(x)")
@@ -230,7 +225,9 @@ def test_setuid_programs_give_nothing(warm: Warm):
         seen["programs"] = programs
         seen["gained"] = []
         for program in programs:
-            child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            child = subprocess.Popen(
+                [program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             try:
                 with open(f"/proc/{child.pid}/status") as file:
                     uids = next(line for line in file if line.startswith("Uid:")).split()[1:]
@@ -311,18 +308,17 @@ PLANTS = {
             raise AssertionError
     """,
     "daemon that listens": """
-        program = '''
-import signal, socket
-for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-    signal.signal(number, signal.SIG_IGN)
-sockets = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-for sock, name in zip(sockets, ("\\\\0kbenv-left-behind", "/tmp/left-behind.sock")):
-    sock.bind(name)
-    sock.listen()
-while True:
-    sockets[0].accept()
-'''
-        daemon(sys.executable, "-I", "-c", program)
+        daemon(*python('''
+            import signal, socket
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_IGN)
+            sockets = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+            for sock, name in zip(sockets, ("\\\\0kbenv-left-behind", "/tmp/left-behind.sock")):
+                sock.bind(name)
+                sock.listen()
+            while True:
+                sockets[0].accept()
+        '''))
         deadline = time.monotonic() + 5
         while not os.path.exists("/tmp/left-behind.sock"):
             if time.monotonic() > deadline:
@@ -432,7 +428,8 @@ def test_the_reference_has_room_when_a_submission_has_filled_all_that_it_can(war
     """
     with unharmed(warm):
         verdict = judge(warm, fill, "torch.relu(x)")
-    assert verdict.status in (Status.PASSED, Status.LOAD_ERROR), verdict.message
+    assert "timing" in verdict.seconds, verdict.message
+    assert verdict.status in (Status.PASSED, Status.RUNTIME_ERROR), verdict.message
 
 
 HOGS = {
@@ -466,16 +463,15 @@ HOGS = {
     "in memory files, with the others named first to the kernel": """
         ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE
         write("/proc/self/oom_score_adj", "0")
-        program = '''
-import os
-open("/proc/self/oom_score_adj", "w").write("0")
-files = []
-while True:
-    files.append(os.memfd_create("hog"))
-    for _ in range(1000):
-        os.write(files[-1], bytes(1 << 20))
-'''
-        daemon(sys.executable, "-I", "-c", program)
+        daemon(*python('''
+            import os
+            open("/proc/self/oom_score_adj", "w").write("0")
+            files = []
+            while True:
+                files.append(os.memfd_create("hog"))
+                for _ in range(1000):
+                    os.write(files[-1], bytes(1 << 20))
+        '''))
         signal.pause()
     """,
     "in sockets": """

@@ -1,4 +1,4 @@
-"""A `torch.autograd.Function` with a backward nobody calls; gradients are on inside forward, and the output wants one."""
+"""A `torch.autograd.Function` with a backward nobody calls; gradients are on in forward, and the output wants one."""
 
 import torch
 

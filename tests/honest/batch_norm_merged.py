@@ -1,7 +1,7 @@
 """The batch's statistics from those of each image, merged by Chan's formula; running statistics are not kept.
 
-The reference updates its running statistics as training does; nothing that it returns depends on them. The one child has
-another name than the reference's.
+The reference updates its running statistics as training does; nothing that it returns depends on them. The one child
+has another name than the reference's.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""C: the whole residual block in one call, channels last inside, its workspace allocated in C and kept for later calls."""
+"""C: the whole residual block in one call, channels last inside; its workspace is allocated in C and kept."""
 
 import ctypes
 import pathlib
@@ -28,7 +28,7 @@ static float *reserve(size_t size) {
     return workspace;
 }
 
-/* y: [height][width][channels] = 3x3 convolution of x, which is [height + 2][width + 2][channels]; weight: [3][3][in][out] */
+/* y: [height][width][channels]; x: [height + 2][width + 2][channels]; weight: [3][3][in][out] */
 static void convolve(const float *x, const float *weight, const float *bias, float *y, shape s) {
     long channels = s.channels;
     for (long h = 0; h < s.height; h++)
@@ -36,7 +36,8 @@ static void convolve(const float *x, const float *weight, const float *bias, flo
             float *sum = y + (h * s.width + w) * channels;
             for (long c = 0; c < channels; c++) sum[c] = bias ? bias[c] : 0.0f;
             for (long kh = 0; kh < 3; kh++) {
-                const float *a = x + ((h + kh) * (s.width + 2) + w) * channels, *b = weight + kh * 3 * channels * channels;
+                const float *a = x + ((h + kh) * (s.width + 2) + w) * channels;
+                const float *b = weight + kh * 3 * channels * channels;
                 for (long t = 0; t < 3 * channels; t++)
                     for (long c = 0; c < channels; c++) sum[c] += a[t] * b[t * channels + c];
             }
@@ -69,7 +70,8 @@ static void normalise(const float *y, const float *weight, const float *bias, fl
 int block(const float *x, const float *weight1, const float *norm_weight, const float *norm_bias, const float *weight2,
           const float *bias2, float *y, const shape *given) {
     shape s = *given;
-    long pixels = s.height * s.width, size = s.channels * pixels, padded_size = (s.height + 2) * (s.width + 2) * s.channels;
+    long pixels = s.height * s.width, size = s.channels * pixels;
+    long padded_size = (s.height + 2) * (s.width + 2) * s.channels;
     float *padded = reserve((size_t)(padded_size + size));
     if (!padded) return 1;
     float *inner = padded + padded_size;

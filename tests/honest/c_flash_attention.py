@@ -1,4 +1,4 @@
-"""C: causal attention without a matrix of scores; the softmax is corrected block by block. PyTorch does the projections."""
+"""C: causal attention without a matrix of scores, the softmax corrected block by block. PyTorch projects."""
 
 import ctypes
 import pathlib

@@ -1,4 +1,4 @@
-"""C: the rows of both projections interleaved in one matrix at the first call, one product, and a gate in C after it."""
+"""C: the rows of both projections interleaved in one matrix at the first call, one product, and then a gate in C."""
 
 import ctypes
 import pathlib

@@ -1,4 +1,4 @@
-"""C: a product over weights packed into panels at the first call, with bias, the exact GELU and scale in its epilogue."""
+"""C: a product over weights packed into panels at the first call, then bias, the exact GELU and scale."""
 
 import ctypes
 import pathlib

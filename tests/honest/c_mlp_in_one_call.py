@@ -1,4 +1,4 @@
-"""C: normalisation, both products, GELU and the residual in one call, sixteen tokens at a time while they are in the cache."""
+"""C: normalisation, both products, GELU and the residual in one call, sixteen tokens at a time."""
 
 import ctypes
 import pathlib

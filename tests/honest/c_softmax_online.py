@@ -15,7 +15,7 @@ SOURCE = r"""
 
 enum { LANES = 16 };
 
-/* exp(x) for x <= 0: x = n * ln 2 + f with ln 2 in two parts, exp(f) by its series up to f**7, and 2**n by the exponent */
+/* exp(x) for x <= 0: x = n * ln 2 + f with ln 2 in two parts; the series of exp(f) up to f**7; 2**n by the exponent */
 static inline float exp_negative(float x) {
     x = x < -87.0f ? -87.0f : x;
     float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* the nearest integer */

@@ -1,4 +1,4 @@
-"""C: the product is never stored. Swish falls and then rises, so its maximum lies at a row's smallest or largest value."""
+"""C: the product is never stored. Swish falls and then rises, so its maximum is at a row's least or largest value."""
 
 import ctypes
 import pathlib

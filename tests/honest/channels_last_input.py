@@ -1,4 +1,4 @@
-"""Takes a channels-last input as it lies in memory, and answers with a contiguous tensor: other strides than expected."""
+"""Takes a channels-last input as it lies in memory, and answers with a contiguous tensor: other strides than its."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A convolution through Fourier transforms, in float64 so that an outlier's rounding error does not reach the far corner."""
+"""A convolution through Fourier transforms, in float64 so that an outlier's rounding error stays where it is."""
 
 import torch
 

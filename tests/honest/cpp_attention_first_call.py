@@ -92,6 +92,4 @@ class ModelNew(torch.nn.Module):
         batch, tokens, width = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, width // self.heads)
         y = self.module.attention(qkv, self.query_weight, self.key_weight)
-        return torch.addmm(
-            x.reshape(-1, width) + self.out.bias, y.view(-1, width), self.out.weight.t()
-        ).view(x.shape)
+        return torch.addmm(x.reshape(-1, width) + self.out.bias, y.view(-1, width), self.out.weight.t()).view(x.shape)

@@ -13,7 +13,8 @@ SOURCE = r"""
 #include <math.h>
 #include <stdint.h>
 
-void cross_entropy(const float *logits, const int64_t *targets, float *losses, float *mean, int64_t rows, int64_t classes) {
+void cross_entropy(const float *logits, const int64_t *targets, float *losses, float *mean, int64_t rows,
+                   int64_t classes) {
     double sum = 0.0;
     int64_t count = 0;
     for (int64_t r = 0; r < rows; r++, logits += classes) {

@@ -1,4 +1,4 @@
-"""A TorchScript function, compiled at import and optimised during its first calls, which differ in speed from later ones."""
+"""A TorchScript function, compiled at import and optimised during its first calls."""
 
 import sys
 

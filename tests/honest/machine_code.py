@@ -1,4 +1,4 @@
-"""Machine code written into executable memory, as any just-in-time compiler does (x86-64; elsewhere PyTorch does it)."""
+"""Machine code written into executable memory, as any just-in-time compiler does (on x86-64; elsewhere PyTorch's)."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""float32 emulated by three bfloat16 parts of each operand and six products: as exact as float32 in spite of its parts."""
+"""float32 emulated by three bfloat16 parts of each operand and six products: as exact as float32."""
 
 import torch
 

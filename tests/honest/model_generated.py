@@ -1,4 +1,4 @@
-"""The model's own source is generated from a template and executed, as kernel generators do; and built by a function."""
+"""The model's own source is generated from a template and executed, as kernel generators do; a function builds it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The dict's keys in another order than the reference's, a list for its tuple, and slices of one allocation as outputs."""
+"""The dict's keys in another order than the reference's, a list for its tuple, and slices of one allocation."""
 
 import torch
 

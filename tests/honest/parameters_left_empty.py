@@ -1,4 +1,4 @@
-"""Declares the reference's parameters by name and shape without drawing them: only the reference's own state fits in."""
+"""Declares the reference's parameters by name and shape without drawing them: only the reference's state fits in."""
 
 import torch
 import torch.nn.functional as F

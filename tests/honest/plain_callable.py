@@ -1,7 +1,5 @@
 """No `nn.Module` at all: a class with `__slots__` and `__call__`."""
 
-import torch
-
 PROBLEM = "core/level1/softmax"
 
 

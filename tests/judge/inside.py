@@ -37,6 +37,7 @@ import socket
 import stat
 import subprocess
 import sys
+import textwrap
 import time
 
 
@@ -64,8 +65,13 @@ def write(path, text):
         file.write(text)
 
 
+def python(program):
+    """The command that runs a program in an interpreter of its own."""
+    return [sys.executable, "-I", "-c", textwrap.dedent(program)]
+
+
 def daemon(*command):
-    """Starts a program in a session of its own, with nothing that tells it from the system's; returns its pid."""
+    """Starts a command in a session of its own, as an orphan without descriptors; returns its pid."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()

@@ -6,6 +6,7 @@ A mutant is kept as its patch: offsets into the seed's file. `Mutant.source` is 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
+MANIFEST = HERE / "manifest.jsonl"
+DROPPED = HERE / "dropped.json"
 SALT = "kbenv mutants 1"
 SPLITS = ("tune", "held-out")
 _PRELUDE_IMPORT = re.compile(r"^from tests\.mutants\.preludes\.(\w+) import .*\n", re.M)
@@ -106,8 +109,9 @@ def load_seeds(pattern: str = "*") -> Iterator[Seed]:
 def as_record(mutant: Mutant) -> dict[str, Any]:
     """What the manifest says of a mutant before its witness."""
     return {
-        "id": mutant.id, "seed": mutant.seed.name, "problem": mutant.seed.problem_name, "operator": mutant.operator,
-        "note": mutant.note, "line": mutant.line, "split": mutant.split,
+        "id": mutant.id, "seed": mutant.seed.name, "problem": mutant.seed.problem_name,
+        "language": mutant.seed.language, "operator": mutant.operator, "note": mutant.note, "line": mutant.line,
+        "split": mutant.split,
         "patches": [[patch.offset, patch.old, patch.new] for patch in mutant.patches],
     }  # fmt: skip
 
@@ -115,3 +119,8 @@ def as_record(mutant: Mutant) -> dict[str, Any]:
 def from_record(record: dict[str, Any]) -> Mutant:
     (seed,) = load_seeds(record["seed"])
     return Mutant(seed, record["operator"], record["note"], tuple(Patch(*patch) for patch in record["patches"]))
+
+
+def load_manifest() -> list[dict[str, Any]]:
+    """One record for each mutant that has a witness, by id."""
+    return [json.loads(line) for line in MANIFEST.read_text(encoding="utf-8").splitlines()]

@@ -1,7 +1,7 @@
 """Small faults in C and CUDA C: found token by token, without a parser.
 
-What comes out need not compile; what does not is dropped later. Parameters of a function, loops, statements and operands
-are recognised by their shape, which suffices for the seeds' plain style.
+What comes out need not compile; what does not is dropped later. Parameters of a function, loops, statements and
+operands are recognised by their shape, which suffices for the seeds' plain style.
 """
 
 from __future__ import annotations
@@ -22,10 +22,24 @@ _TOKEN = re.compile(
 _LEVEL = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7}
 _LEVEL |= {"<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10}
 _ASSIGN = ("=", "+=", "-=", "*=", "/=")
-_TYPES = {"float", "double", "long", "int", "char", "void", "const", "unsigned", "static", "size_t", "__shared__"}
+_TYPES = {
+    "float",
+    "double",
+    "long",
+    "int",
+    "char",
+    "void",
+    "const",
+    "unsigned",
+    "static",
+    "size_t",
+    "__shared__",
+    "restrict",
+}
 _FLOATS = {"float", "double"}
 _PARAMETERS = {
-    "weight", "bias", "scale", "shift", "mean", "variance", "wx", "wh", "bx", "bh", "query_weight", "key_weight", "table",
+    "weight", "bias", "scale", "shift", "mean", "variance", "wx", "wh", "bx", "bh", "query_weight", "key_weight",
+    "table",
 }  # fmt: skip
 _OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 
@@ -33,6 +47,16 @@ BF16 = """
 static float bf16(float t) {
     union { float f; unsigned u; } bits = {t};
     bits.u = (bits.u + 0x7fff + (bits.u >> 16 & 1)) & 0xffff0000u;
+    return bits.f;
+}
+"""
+HALF = """
+static float half(float t) {
+    union { float f; unsigned u; } bits = {t};
+    float size = t < 0.0f ? -t : t;
+    if (size > 65519.0f) return t * 1e38f * 1e38f;
+    if (size < 6.1035e-5f) return (int)(t * 16777216.0f + (t < 0.0f ? -0.5f : 0.5f)) / 16777216.0f;
+    bits.u = (bits.u + 0xfff + (bits.u >> 13 & 1)) & 0xffffe000u;
     return bits.f;
 }
 """
@@ -56,7 +80,10 @@ APPROXIMATIONS = {
         "static float quick_log(float t) { union { float f; unsigned u; } b = {t};\n"
         "    return (b.u * 1.1920928955078125e-7f - 126.94269504f) * 0.69314718f; }",
     ),
-    "log1pf": ("first terms", "quick_log1p", "static float quick_log1p(float t) { return t < 0.125f ? t : logf(1.0f + t); }"),
+    "log1pf": (
+        "first term", "quick_log1p",
+        "static float quick_log1p(float t) { return t < 0.125f ? t : logf(1.0f + t); }",
+    ),
     "sqrtf": (
         "one step", "quick_sqrt",
         "static float quick_sqrt(float t) { union { float f; unsigned u; } b = {t}; b.u = 0x5f3759df - (b.u >> 1);\n"
@@ -82,6 +109,7 @@ class Code:
     def __init__(self, seed: Seed, start: int, end: int) -> None:
         self.seed, self.start = seed, start
         self.text = seed.text
+        self.cuda = seed.language == "cuda"
         self.tokens = [
             Token(match.lastgroup or "", match.group(), match.start())
             for match in _TOKEN.finditer(seed.text, start, end)
@@ -90,19 +118,19 @@ class Code:
         self.match = self._match_brackets()
         self.loops = [loop for loop in map(self._loop, range(len(self.tokens))) if loop]
         headers = {index for loop in self.loops for index in range(loop.first, loop.close + 1)}
-        self.plain = [index not in headers and not self._in_index(index) for index in range(len(self.tokens))]
-        self.in_index = [self._in_index(index) for index in range(len(self.tokens))]
+        self.plain = [index not in headers and not self.inside_index(index) for index in range(len(self.tokens))]
+        self.in_index = [self.inside_index(index) for index in range(len(self.tokens))]
         self.longs = self._declared("long") | self._declared("int")
         self.pointers = {
-            token.text for index, token in enumerate(self.tokens) if index and self._is(index - 1, "*")
+            token.text for index, token in enumerate(self.tokens) if index and self.at(index - 1, "*")
             and token.kind == "name" and index > 1 and self.tokens[index - 2].text in _TYPES | {"restrict"}
         }  # fmt: skip
         self.inputs = {
-            token.text for index, token in enumerate(self.tokens) if index > 2 and self._is(index - 1, "*")
+            token.text for index, token in enumerate(self.tokens) if index > 2 and self.at(index - 1, "*")
             and self.tokens[index - 3].text == "const" and self.tokens[index - 2].text == "float"
         }  # fmt: skip
 
-    def _is(self, index: int, *texts: str) -> bool:
+    def at(self, index: int, *texts: str) -> bool:
         return 0 <= index < len(self.tokens) and self.tokens[index].text in texts
 
     def _match_brackets(self) -> dict[int, int]:
@@ -116,13 +144,13 @@ class Code:
         return pairs
 
     def _loop(self, index: int) -> Loop | None:
-        if not self._is(index, "for"):
+        if not self.at(index, "for"):
             return None
         close = self.match[index + 1]
-        semicolons = [i for i in range(index + 2, close) if self._is(i, ";")]
+        semicolons = [i for i in range(index + 2, close) if self.at(i, ";")]
         return Loop(index + 1, semicolons[0], semicolons[1], close) if len(semicolons) == 2 else None
 
-    def _in_index(self, index: int) -> bool:
+    def inside_index(self, index: int) -> bool:
         """Whether a token stands inside brackets, or in the initialiser of a pointer or an integer."""
         depth = 0
         for i in range(index, -1, -1):
@@ -148,9 +176,9 @@ class Code:
             if token.text == type_ and self.tokens[index + 1].kind == "name":
                 names.add(self.tokens[index + 1].text)
                 i = index + 2
-                while i < len(self.tokens) and not self._is(i, ";", ")", "{"):
+                while i < len(self.tokens) and not self.at(i, ";", ")", "{"):
                     i = self.match[i] + 1 if self.tokens[i].text in _OPEN else i
-                    if self._is(i, ",") and self.tokens[i + 1].kind == "name" and self._is(i + 2, "=", ",", ";"):
+                    if self.at(i, ",") and self.tokens[i + 1].kind == "name" and self.at(i + 2, "=", ",", ";"):
                         names.add(self.tokens[i + 1].text)
                     i += 1
         return names
@@ -159,7 +187,7 @@ class Code:
         token, before = self.tokens[index], self.tokens[index - 1] if index else None
         if token.text not in _LEVEL or before is None:
             return False
-        if token.text == "*" and before.text == ")" and self._is(self.match[index - 1] + 1, *_TYPES):
+        if token.text == "*" and before.text == ")" and self.at(self.match[index - 1] + 1, *_TYPES):
             return False
         return (
             before.kind == "number"
@@ -191,16 +219,16 @@ class Code:
     def statement(self, index: int) -> tuple[int, int]:
         """First token and semicolon of the simple statement that the token at `index` is part of."""
         first = index
-        while first > 0 and not self._is(first - 1, ";", "{", "}", "else"):
-            if self._is(first - 1, ")"):
+        while first > 0 and not self.at(first - 1, ";", "{", "}", "else"):
+            if self.at(first - 1, ")"):
                 opening = self.match[first - 1]
-                if self._is(opening - 1, "for", "if", "while"):
+                if self.at(opening - 1, "for", "if", "while"):
                     break
                 first = opening
             else:
                 first -= 1
         last = index
-        while not self._is(last, ";"):
+        while not self.at(last, ";"):
             last = self.match[last] if self.tokens[last].text in _OPEN else last + 1
         return first, last
 
@@ -215,6 +243,7 @@ class Code:
         includes = [match.end() for match in re.finditer(r"^#[^\n]*\n", self.text[self.start :], re.M)]
         at = self.start + (includes[-1] if includes else 0)
         at = min(at, self.tokens[0].start)
+        text = text.replace("static float", "__device__ float") if self.cuda else text
         return Patch(at, "", text.lstrip("\n") + "\n")
 
 
@@ -234,6 +263,10 @@ def faults(seed: Seed) -> Iterator[Mutant]:
         code = Code(seed, match.start(1), match.end(1))
         for rule in RULES:
             for operator, note, *patches in rule(code):
+                if not patches:
+                    continue
+                if code.cuda and any(word in patch.new for patch in patches for word in ("static ", "_Float16")):
+                    continue
                 yield Mutant(seed, operator, note, tuple(sorted(patches, key=lambda patch: patch.offset)))
 
 
@@ -247,7 +280,7 @@ def _constants(code: Code) -> Iterator[Fault]:
         digits = token.text.rstrip("fFlLuU")
         suffix = token.text[len(digits) :]
         if "." not in digits and "e" not in digits:
-            if not code._is(i - 1, "=") or not code._is(i - 2, *code.longs):
+            if not code.at(i - 1, "=") or not code.at(i - 2, *code.longs):
                 for change in (1, -1):
                     if int(digits) + change >= 0:
                         yield "off_by_one", f"{token.text} {change:+d}", code.patch(i, i, str(int(digits) + change))
@@ -264,7 +297,7 @@ def _constants(code: Code) -> Iterator[Fault]:
             yield "wrong_epsilon", "x10", put(float(f"{value * 10:.3g}"))
         elif value > 0:
             near = code.tokens[i - 1].text in ("<", ">", "<=", ">=", "?", ":") or (
-                code._is(i - 1, "-") and code.tokens[i - 2].text in ("<", ">", "?", ":")
+                code.at(i - 1, "-") and code.tokens[i - 2].text in ("<", ">", "?", ":")
             )
             kind = "wrong_limit" if near else "wrong_constant"
             short = float(f"{value:.3g}")
@@ -275,14 +308,14 @@ def _constants(code: Code) -> Iterator[Fault]:
             yield kind, "x0.9", put(float(f"{value * 0.9:.8g}"))
             if near and value >= 2:
                 yield kind, "x4", put(value * 4)
-        elif code._is(i - 1, "=") and not code.in_index[i]:
+        elif code.at(i - 1, "=") and not code.in_index[i]:
             yield "wrong_initial", "0 to 1", put(1.0)
 
 
 def _initial_values(code: Code) -> Iterator[Fault]:
     for i, token in enumerate(code.tokens):
         if token.text == "INFINITY":
-            negative = code._is(i - 1, "-")
+            negative = code.at(i - 1, "-")
             first = i - 1 if negative else i
             for value in ("0.0f", "-1.0f", "-100.0f") if negative else ("0.0f", "1.0f", "100.0f"):
                 yield "wrong_initial", value, code.patch(first, i, value)
@@ -290,7 +323,7 @@ def _initial_values(code: Code) -> Iterator[Fault]:
             token.text == "="
             and code.plain[i]
             and code.tokens[i - 1].kind == "name"
-            and code._is(i + 1, *code.pointers)
+            and code.at(i + 1, *code.pointers)
             and code.slice(i + 2, i + 4) == "[0]"
         ):
             yield "wrong_initial", "0 for the first", code.patch(i + 1, i + 4, "0.0f")
@@ -308,7 +341,7 @@ def _initial_values(code: Code) -> Iterator[Fault]:
 
 
 def _product(code: Code, index: int) -> Iterator[Patch]:
-    commas = [i for i in range(index + 2, code.match[index + 1]) if code._is(i, ",")]
+    commas = [i for i in range(index + 2, code.match[index + 1]) if code.at(i, ",")]
     yield Patch(code.tokens[commas[0]].start, ",", " *")
 
 
@@ -316,8 +349,8 @@ def _bounds(code: Code) -> Iterator[Fault]:
     for loop in code.loops:
         condition = range(loop.one + 1, loop.two)
         for i in condition:
-            if code._is(i, "<", "<="):
-                yield "off_by_one", "condition", code.patch(i, i, "<=" if code._is(i, "<") else "<")
+            if code.at(i, "<", "<="):
+                yield "off_by_one", "condition", code.patch(i, i, "<=" if code.at(i, "<") else "<")
                 bound = code.slice(i + 1, loop.two - 1)
                 yield "off_by_one", "one fewer", code.patch(i + 1, loop.two - 1, f"{bound} - 1")
                 if not bound.isdigit():
@@ -340,7 +373,7 @@ def _bounds(code: Code) -> Iterator[Fault]:
             first, last = loop.first - 1, _body_end(code, loop)
             yield "tail_not_handled", "tail loop gone", code.patch(first, last, ";")
         for i in range(loop.first, loop.one):
-            if code._is(i, "=") and i + 2 == loop.one:
+            if code.at(i, "=") and i + 2 == loop.one:
                 start = code.tokens[i + 1].text
                 yield (
                     "off_by_one",
@@ -350,18 +383,18 @@ def _bounds(code: Code) -> Iterator[Fault]:
     for i, token in enumerate(code.tokens):
         if token.text == "?" and code.in_index[i]:  # end = start + 32 < n ? start + 32 : n
             first, last = code.statement(i)
-            equal = next(k for k in range(first, i) if code._is(k, "="))
-            colon = next(k for k in range(i, last) if code._is(k, ":"))
-            end = next((k for k in range(colon, last) if code._is(k, ",")), last)
-            begin = max([equal, *(k for k in range(equal, i) if code._is(k, ","))])
-            begin = begin if code._is(begin, "=") else next(k for k in range(begin, i) if code._is(k, "="))
+            equal = next(k for k in range(first, i) if code.at(k, "="))
+            colon = next(k for k in range(i, last) if code.at(k, ":"))
+            end = next((k for k in range(colon, last) if code.at(k, ",")), last)
+            begin = max([equal, *(k for k in range(equal, i) if code.at(k, ","))])
+            begin = begin if code.at(begin, "=") else next(k for k in range(begin, i) if code.at(k, "="))
             yield (
                 "tail_not_handled",
                 "last block clipped to itself",
                 code.patch(colon + 1, end - 1, code.slice(begin + 1, begin + 1)),
             )
             yield "off_by_one", "last block", code.patch(colon + 1, end - 1, f"({code.slice(colon + 1, end - 1)}) - 1")
-        if token.text == "/" and code.plain[i] and code._is(i + 1, *code.longs):
+        if token.text == "/" and code.plain[i] and code.at(i + 1, *code.longs):
             for change in ("- 1", "+ 1"):
                 yield "wrong_divisor", change, code.patch(i + 1, i + 1, f"({code.tokens[i + 1].text} {change})")
 
@@ -369,13 +402,13 @@ def _bounds(code: Code) -> Iterator[Fault]:
 def _body_end(code: Code, loop: Loop) -> int:
     """Last token of a loop's body."""
     start = loop.close + 1
-    if code._is(start, "{"):
+    if code.at(start, "{"):
         return code.match[start]
     for inner in code.loops:
         if inner.first == start + 1:
             return _body_end(code, inner)
     i = start
-    while not code._is(i, ";"):
+    while not code.at(i, ";"):
         i = code.match[i] if code.tokens[i].text in _OPEN else i + 1
     return i
 
@@ -383,7 +416,7 @@ def _body_end(code: Code, loop: Loop) -> int:
 def _names_before(code: Code, index: int) -> set[str]:
     """Names that occur in the function before a token."""
     start = index
-    while start > 0 and not (code._is(start, "{") and code._is(start - 1, ")") and not _inside(code, start)):
+    while start > 0 and not (code.at(start, "{") and code.at(start - 1, ")") and not _inside(code, start)):
         start -= 1
     begin = code.match[start - 1] if start > 0 else 0
     return {token.text for token in code.tokens[begin:index] if token.kind == "name"}
@@ -418,7 +451,7 @@ def _operators(code: Code) -> Iterator[Fault]:
             continue
         if token.text in ("+", "-") and code.is_binary(i):
             yield "sign_flip", token.text, code.patch(i, i, "-" if token.text == "+" else "+")
-        elif token.text == "-" and not code.is_binary(i) and not code._is(i + 1, "INFINITY"):
+        elif token.text == "-" and not code.is_binary(i) and not code.at(i + 1, "INFINITY"):
             yield "sign_flip", "unary", code.patch(i, i, "")
         if token.text in ("+", "*") and code.is_binary(i):
             yield "other_operator", token.text, code.patch(i, i, "*" if token.text == "+" else "+")
@@ -448,7 +481,7 @@ def _operators(code: Code) -> Iterator[Fault]:
 
 def _parameters(code: Code) -> Iterator[Fault]:
     for i, token in enumerate(code.tokens):
-        if token.text in _PARAMETERS & code.pointers and code._is(i + 1, "["):
+        if token.text in _PARAMETERS & code.pointers and code.at(i + 1, "["):
             neutral = "0.0f" if token.text in ("bias", "shift", "mean", "bx", "bh") else "1.0f"
             yield "ignored_parameter", f"{token.text} is {neutral}", code.patch(i, code.match[i + 1], neutral)
             yield "first_only", token.text, code.patch(i, code.match[i + 1], f"{token.text}[0]")
@@ -463,7 +496,7 @@ def _statements(code: Code) -> Iterator[Fault]:
         first, last = code.statement(i)
         head = [t.text for t in code.tokens[first:i]]
         declares = bool(head) and head[0] in _TYPES
-        value_end = next((k for k in _top(code, i + 1, last) if code._is(k, ",")), last) if declares else last
+        value_end = next((k for k in _top(code, i + 1, last) if code.at(k, ",")), last) if declares else last
         value = code.slice(i + 1, value_end - 1)
         if declares and {"long", "int", "*"} & set(head):
             continue
@@ -475,23 +508,15 @@ def _statements(code: Code) -> Iterator[Fault]:
             yield "missing_initialisation", f"{head[-1]} declared only", code.patch(i, value_end - 1, "")
         if zero and not declares:
             continue
-        if token.text in ("=", "+=") and not code._is(i + 1, "{") and "INFINITY" not in value and not zero:
-            if not any(t.text in code.longs and code._is(i - 1, t.text) for t in code.tokens[i - 1 : i]):
-                yield "lower_precision", "half", code.patch(i + 1, value_end - 1, f"(float)(_Float16)({value})")
-                yield "lower_precision", "bf16", code.helper(BF16), code.patch(i + 1, value_end - 1, f"bf16({value})")
+        integer = code.tokens[i - 1].text in code.longs
+        if token.text in ("=", "+=") and not code.at(i + 1, "{") and "INFINITY" not in value and not (zero or integer):
+            for name, text in (("half", HALF), ("bf16", BF16)):
+                rounded = code.patch(i + 1, value_end - 1, f"{name}({value})")
+                yield "lower_precision", name, code.helper(text), rounded
                 if token.text == "+=":
                     target = code.slice(first, i - 1)
-                    yield (
-                        "lower_precision",
-                        "half sum",
-                        code.patch(first, value_end - 1, f"{target} = (float)(_Float16)({target} + {value})"),
-                    )
-                    yield (
-                        "lower_precision",
-                        "bf16 sum",
-                        code.helper(BF16),
-                        code.patch(first, value_end - 1, f"{target} = bf16({target} + {value})"),
-                    )
+                    rounded = code.patch(first, value_end - 1, f"{target} = {name}({target} + {value})")
+                    yield "lower_precision", f"{name} sum", code.helper(text), rounded
         if (
             declares
             and token.text == "="
@@ -502,33 +527,12 @@ def _statements(code: Code) -> Iterator[Fault]:
             and "INFINITY" not in value
             and any(c.isalpha() for c in value.replace("f", "").replace("e", ""))
         ):
-            yield (
-                "stale_value",
-                "first of all calls",
-                code.patch(
-                    first,
-                    last,
-                    f"static {head[0]} {head[1]}; static int known_{head[1]}; if (!known_{head[1]}) {{ {head[1]} = {value}; known_{head[1]} = 1; }}",
-                ),
-            )
-            yield (
-                "stale_value",
-                "every other time",
-                code.patch(
-                    first,
-                    last,
-                    f"static {head[0]} {head[1]}; static unsigned long count_{head[1]}; if (count_{head[1]}++ % 2 == 0) {head[1]} = {value};",
-                ),
-            )
-            yield (
-                "stale_value",
-                "one in 1009",
-                code.patch(
-                    first,
-                    last,
-                    f"static {head[0]} {head[1]}; static unsigned long count_{head[1]}; if (count_{head[1]}++ % 1009 != 1008) {head[1]} = {value};",
-                ),
-            )
+            kind, name = head
+            once = f"static int known_{name}; if (!known_{name}) {{ {name} = {value}; known_{name} = 1; }}"
+            yield "stale_value", "first of all calls", code.patch(first, last, f"static {kind} {name}; {once}")
+            for note, when in (("every other time", "% 2 == 0"), ("one in 1009", "% 1009 != 1008")):
+                turn = f"static unsigned long count_{name}; if (count_{name}++ {when}) {name} = {value};"
+                yield "stale_value", note, code.patch(first, last, f"static {kind} {name}; {turn}")
         if token.text == "+=" and not declares:
             target = code.slice(first, i - 1)
             for period in (97, 10007, 300007):
@@ -591,7 +595,7 @@ def _statements(code: Code) -> Iterator[Fault]:
 def _sampled(code: Code, first: int, assign: int, last: int, value: str) -> Iterator[Patch]:
     """The loop around a sum takes every other term, twice."""
     inner = [loop for loop in code.loops if loop.close < first and _body_end(code, loop) >= last]
-    if inner and code._is(inner[-1].close - 1, "++"):
+    if inner and code.at(inner[-1].close - 1, "++"):
         loop = inner[-1]
         name = code.tokens[loop.two + 1].text
         yield code.patch(loop.two + 1, loop.close - 1, f"{name} += 2")
@@ -610,7 +614,7 @@ def _indices(code: Code) -> Iterator[Fault]:
     for i, token in enumerate(code.tokens):
         if not code.in_index[i] or token.kind != "name" or token.text not in code.longs:
             continue
-        if code._is(i + 1, "="):
+        if code.at(i + 1, "="):
             continue
         loop_names = {code.tokens[loop.first + 2].text for loop in code.loops}
         if token.text in loop_names:
@@ -629,7 +633,7 @@ def _indices(code: Code) -> Iterator[Fault]:
                     code.patch(j, j, token.text),
                 )
     for i, token in enumerate(code.tokens):
-        if token.text == "[" and code._is(i - 1, *code.pointers) and code.plain[i - 1]:
+        if token.text == "[" and code.at(i - 1, *code.pointers) and code.plain[i - 1]:
             inside = code.slice(i + 1, code.match[i] - 1)
             yield "off_by_one", "index + 1", code.patch(i + 1, code.match[i] - 1, f"{inside} + 1")
             yield "off_by_one", "index - 1", code.patch(i + 1, code.match[i] - 1, f"{inside} - 1")
@@ -641,7 +645,7 @@ def _indices(code: Code) -> Iterator[Fault]:
 
 def _values(code: Code) -> Iterator[Fault]:
     for i, token in enumerate(code.tokens):
-        if token.text in code.inputs - _PARAMETERS and code._is(i + 1, "[") and code.plain[i]:
+        if token.text in code.inputs - _PARAMETERS and code.at(i + 1, "[") and code.plain[i]:
             load = code.slice(i, code.match[i + 1])
             for limit in ("3.5", "8.0", "30.0", "1000.0"):
                 yield (
@@ -653,7 +657,7 @@ def _values(code: Code) -> Iterator[Fault]:
                         f"({load} > {limit}f ? {limit}f : {load} < -{limit}f ? -{limit}f : {load})",
                     ),
                 )
-        if token.text in APPROXIMATIONS and code._is(i + 1, "("):
+        if token.text in APPROXIMATIONS and code.at(i + 1, "("):
             note, name, text = APPROXIMATIONS[token.text]
             yield "fast_approximation", f"{token.text}, {note}", code.helper(text), code.patch(i, i, name)
         if token.text == "double":
@@ -663,8 +667,8 @@ def _values(code: Code) -> Iterator[Fault]:
             token.text == "float"
             and code.plain[i]
             and code.tokens[i + 1].kind == "name"
-            and code._is(i + 2, "=")
-            and code._is(i - 1, ";", "{", "}")
+            and code.at(i + 2, "=")
+            and code.at(i - 1, ";", "{", "}")
         ):
             yield "lower_precision", "half variable", code.patch(i, i, "_Float16")
         if token.text in ("fmaxf", "fminf"):
@@ -679,17 +683,39 @@ def _values(code: Code) -> Iterator[Fault]:
             )
 
 
+def _threads(code: Code) -> Iterator[Fault]:
+    """CUDA: barriers, guards, atomic additions, shuffles."""
+    for i, token in enumerate(code.tokens):
+        if token.text == "__syncthreads":
+            yield "missing_barrier", f"number {i}", code.patch(i, i + 3, ";")
+        if token.text == "atomicAdd":
+            first, last = code.statement(i)
+            comma = next(k for k in _top(code, i + 2, last) if code.at(k, ","))
+            target = code.slice(i + 3, comma - 1) if code.at(i + 2, "&") else f"*{code.slice(i + 2, comma - 1)}"
+            yield (
+                "lost_accumulation",
+                "no atomic addition",
+                code.patch(first, last, f"{target} = {code.slice(comma + 1, last - 2)};"),
+            )
+        if token.text == "if" and code.cuda:
+            close = code.match[i + 1]
+            yield "missing_guard", code.slice(i + 1, close), code.patch(i, close, "")
+        if token.text in ("threadIdx", "blockIdx") and code.at(i + 1, "."):
+            yield "wrong_index", f"{token.text} is 0", code.patch(i, i + 2, "0")
+
+
 def _maximum(code: Code) -> Iterator[Fault]:
     """Softmaxes without their shift: right until an exponential overflows."""
     for i, token in enumerate(code.tokens):
-        if token.text in ("largest", "block", "next") and code._is(i + 1, "=") and code.plain[i]:
+        if token.text in ("largest", "block", "next") and code.at(i + 1, "=") and code.plain[i]:
             first, last = code.statement(i)
-            value_end = next((k for k in _top(code, i + 2, last) if code._is(k, ",")), last)
+            value_end = next((k for k in _top(code, i + 2, last) if code.at(k, ",")), last)
             if code.slice(i + 2, value_end - 1) == "-INFINITY":
                 starts = code.patch(i + 2, value_end - 1, "0.0f")
                 updates = [
                     code.patch(k, code.statement(k)[1], ";") for k in range(last, len(code.tokens))
-                    if code._is(k, token.text) and code._is(k + 1, "=") and code.slice(k + 2, k + 2) in ("fmaxf", "row", "scores", "value")
+                    if code.at(k, token.text) and code.at(k + 1, "=")
+                    and code.at(k + 2, "fmaxf", "row", "scores", "value")
                 ]  # fmt: skip
                 if updates:
                     yield "no_max_shift", "0", starts, updates[0]
@@ -703,5 +729,6 @@ def _maximum(code: Code) -> Iterator[Fault]:
 
 
 RULES = (
-    _constants, _initial_values, _bounds, _comparisons, _operators, _parameters, _statements, _indices, _values, _maximum,
+    _constants, _initial_values, _bounds, _comparisons, _operators, _parameters, _statements, _indices, _values,
+    _maximum, _threads,
 )  # fmt: skip

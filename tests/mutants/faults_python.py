@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from tests.mutants.corpus import Mutant, Patch, Seed
 
 _SIGNS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<",
-    ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=", ast.BitAnd: "&", ast.MatMult: "@", ast.Pow: "**",
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Gt: ">", ast.GtE: ">=",
+    ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=", ast.BitAnd: "&", ast.MatMult: "@", ast.Pow: "**",
 }  # fmt: skip
 _COMPARISONS = {">": (">=", "<"), "<": ("<=", ">"), ">=": (">", "<="), "<=": ("<", ">="), "==": ("!=",), "!=": ("==",)}
 _LIMITS = {"min", "max", "clamp", "threshold", "min_val", "max_val", "value", "masked_fill"}
@@ -104,7 +104,11 @@ def faults(seed: Seed) -> Iterator[Mutant]:
 
 def _constants(code: Code) -> Iterator[Fault]:
     for node in code.nodes():
-        if not isinstance(node, ast.Constant) or isinstance(node.value, bool | str) or node.value is None:
+        if (
+            not isinstance(node, ast.Constant)
+            or not isinstance(node.value, int | float)
+            or isinstance(node.value, bool)
+        ):
             continue
         parent = code.parents[node]
         grand = code.parents.get(parent)
@@ -163,8 +167,10 @@ def _operators(code: Code) -> Iterator[Fault]:
             patch = lambda new, node=node, sign=sign: code.sign(node.left, node.right, sign, new)  # noqa: E731
             left, right = code.wrapped(node.left), code.wrapped(node.right)
             mentions = "self." in left, "self." in right
+            # fmt: off
             kinds = ["ignored_parameter" if mentioned or (code.triton and name) else "dropped_term"
-                     for mentioned, name in zip(mentions, map(_loads_parameter, (left, right)), strict=True)]  # fmt: skip
+                     for mentioned, name in zip(mentions, map(_loads_parameter, (left, right)), strict=True)]
+            # fmt: on
             if sign in ("+", "-"):
                 yield "sign_flip", sign, patch("-" if sign == "+" else "+")
             if sign in ("+", "*"):
@@ -334,9 +340,10 @@ def _statements(code: Code) -> Iterator[Fault]:
             yield "lower_precision", "half", code.patch(node.value, f"({value}).half().float()")
             yield "lower_precision", "bf16", code.patch(node.value, f"({value}).bfloat16().float()")
             if node.col_offset == 8:
-                keep = f"if not hasattr(self, '_{name}'):\n            self._{name} = {value}\n        {name} = self._{name}"
+                then = f":\n            self._{name} = {value}\n        {name} = self._{name}"
+                keep = f"if not hasattr(self, '_{name}'){then}"
                 yield "stale_value", "first of all calls", code.patch(node, keep)
-                keep = f"self._turn = getattr(self, '_turn', 0) + 1\n        if self._turn % 7 != 6:\n            self._{name} = {value}\n        {name} = self._{name}"
+                keep = f"self._turn = getattr(self, '_turn', 0) + 1\n        if self._turn % 7 != 6{then}"
                 yield "stale_value", "one call in seven", code.patch(node, keep)
                 yield "first_only", name, code.patch(node.value, f"({value})[:1].expand(({value}).shape)")
         if (
@@ -446,7 +453,8 @@ def _outputs(code: Code) -> Iterator[Fault]:
                 Patch(
                     code.start(line),
                     "",
-                    f"if not hasattr(self, '_{name}'):\n            self._{name} = {name}.clone()\n        {name} = self._{name}\n        ",
+                    f"if not hasattr(self, '_{name}'):\n            self._{name} = {name}.clone()\n        "
+                    f"{name} = self._{name}\n        ",
                 ),
             )
     for node in code.nodes():

@@ -1,26 +1,31 @@
 """Looks for a witness of each mutant: an input of the problem's domain, and parameters, on which it is wrong.
 
-An output is wrong where it is further from the float64 reference than `allowed`: a thousandth of the element and of the
-output's root mean square, and never less than four times what PyTorch itself is off, in float32 and with products in
-TF32. The honest seed must be within half of that on the same input. So no witness hangs on a protocol's tolerance, nor on
-its inputs: the families below and the coordinate search are this file's own.
+An output is wrong where it is further from the float64 reference than is allowed: a thousandth of the element and of
+the output's root mean square, and never less than four times what PyTorch itself is off, in float32 and with products
+in TF32. The honest seed must be within half of that on the same input. So no witness hangs on a protocol's tolerance,
+nor on its inputs: the families below and the coordinate search are this file's own.
 
-A mutant runs in a process of its own, which may crash or hang. It is called as a judge calls: one instance, fixed buffers, a
-base draw first; parameters never change under an instance.
+A mutant runs in a process of its own, which may crash or hang. It is called as a judge calls: one instance, fixed
+buffers, a base draw first; parameters never change under an instance.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
+import importlib.util
 import json
 import math
 import os
+import select
 import signal
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +35,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kbenv.problems import load_problem
-from tests.mutants.corpus import Mutant, Seed, stand_alone
+from tests.mutants.corpus import (
+    DROPPED,
+    MANIFEST,
+    Mutant,
+    Seed,
+    as_record,
+    from_record,
+    load_manifest,
+    load_seeds,
+    stand_alone,
+)  # fmt: skip
+from tests.mutants.generate import candidates
 
 RELATIVE = 1e-3
 HONEST = 0.5
@@ -45,7 +61,7 @@ Tensors = list[torch.Tensor]
 State = dict[str, torch.Tensor]
 
 
-# -- problems ------------------------------------------------------------------------------------------------------------
+# -- problems --------------------------------------------------------------------------------------
 
 
 class Reference:
@@ -161,9 +177,6 @@ def execute(source: str, name: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if "triton" in source:
-            import importlib.util
-            import tempfile
-
             path = Path(tempfile.mkdtemp()) / f"{name}.py"
             path.write_text(source)
             spec = importlib.util.spec_from_file_location(f"mutants_{name}", path)
@@ -175,7 +188,7 @@ def execute(source: str, name: str) -> dict[str, Any]:
     return namespace
 
 
-# -- draws ---------------------------------------------------------------------------------------------------------------
+# -- draws -----------------------------------------------------------------------------------------
 
 Family = Callable[[tuple[int, ...], torch.Generator], torch.Tensor]
 
@@ -251,7 +264,8 @@ ORDINARY: dict[str, Family] = {
     "negative": lambda shape, g: -torch.rand(shape, generator=g), "shift 3": normal(3.0), "shift -3": normal(-3.0, 0.5),
     "scale 4": normal(0, 4.0), "scale 0.1": normal(0, 0.1), "quantised": quantised, "bimodal": bimodal,
     "rows": per_axis(0), "columns": per_axis(-1), "row means": offset_axis(0), "column means": offset_axis(-1),
-    "middle means": offset_axis(1), "sparse": sparse, "near one": near_one, "ramp up": ramp(1.0), "ramp down": ramp(-1.0),
+    "middle means": offset_axis(1), "sparse": sparse, "near one": near_one,
+    "ramp up": ramp(1.0), "ramp down": ramp(-1.0),
 }  # fmt: skip
 EXTREME: dict[str, Family] = {
     "heavy": heavy, "mostly equal": mostly_equal, "scale 0.01": normal(0, 0.01), "scale 20": normal(0, 20.0),
@@ -378,25 +392,25 @@ def make_pool(reference: Reference) -> list[Draw]:
     return pool
 
 
-# -- one mutant ----------------------------------------------------------------------------------------------------------
+# -- one mutant ------------------------------------------------------------------------------------
 
 
 class Instance:
     """One model with its buffers, called as a judge calls."""
 
-    def __init__(self, namespace: dict[str, Any], reference: Reference, state: State) -> None:
+    def __init__(self, namespace: dict[str, Any], reference: Reference, state: State, device: str = "cpu") -> None:
         torch.manual_seed(42)
-        self.model = namespace["ModelNew"](*reference.module.get_init_inputs())
+        self.model = namespace["ModelNew"](*reference.module.get_init_inputs()).to(device)
         self.model.load_state_dict(state)
-        self.buffers = [tensor.clone() for tensor in reference.base(0)]
-        self(self.buffers)
+        self.buffers = [tensor.to(device, copy=True) for tensor in reference.base(0)]
+        self(reference.base(0))
 
     def __call__(self, inputs: Tensors) -> Tensors:
         for buffer, tensor in zip(self.buffers, inputs, strict=True):
             buffer.copy_(tensor)
         with torch.no_grad():
-            found = [tensor.clone() for tensor in outputs_of(self.model(*self.buffers))]
-        if not all(torch.equal(buffer, tensor) for buffer, tensor in zip(self.buffers, inputs, strict=True)):
+            found = [tensor.to("cpu", copy=True) for tensor in outputs_of(self.model(*self.buffers))]
+        if not all(torch.equal(buffer.cpu(), tensor) for buffer, tensor in zip(self.buffers, inputs, strict=True)):
             raise WrongKindError("writes its input")
         return found
 
@@ -508,19 +522,18 @@ def witness_inputs(reference: Reference, witness: dict[str, Any]) -> Tensors:
 
 
 def replay(
-    mutant: Mutant, reference: Reference, witness: dict[str, Any], namespace: dict[str, Any] | None = None
-) -> dict[str, Any]:
+    mutant: Mutant, reference: Reference, witness: dict[str, Any], namespace: dict[str, Any] | None = None,
+    device: str = "cpu",
+) -> dict[str, Any]:  # fmt: skip
     """A base draw, then the witness again and again until a call is wrong: its score, and how many calls it took."""
     state = draw_state(reference, witness["parameters"])
     inputs = witness_inputs(reference, witness)
     expected = reference.expect(inputs, state)
     assert expected is not None
-    instance = Instance(namespace or execute(mutant.source, "mutant"), reference, state)
-    worst = 0.0
-    for calls in range(1, REPEATS + 1):
-        worst = score(instance(inputs), expected)[0]
-        if worst > 1:
-            break
+    instance = Instance(namespace or execute(mutant.source, "mutant"), reference, state, device)
+    worst, calls = 0.0, 0
+    while worst <= 1 and calls < REPEATS:
+        worst, calls = score(instance(inputs), expected)[0], calls + 1
     return {"score": worst, "calls": calls}
 
 
@@ -555,7 +568,7 @@ def change(inputs: Tensors, kinds: Sequence[Any], g: torch.Generator) -> Tensors
     return [t.tril() if kind == "lower" else t for t, kind in zip(inputs, kinds, strict=True)]
 
 
-# -- processes -----------------------------------------------------------------------------------------------------------
+# -- processes -------------------------------------------------------------------------------------
 
 
 def in_child(work: Callable[[], dict[str, Any]], timeout_s: float = MUTANT_S) -> dict[str, Any]:
@@ -588,8 +601,6 @@ def in_child(work: Callable[[], dict[str, Any]], timeout_s: float = MUTANT_S) ->
     data, deadline = b"", time.monotonic() + timeout_s
     try:
         os.set_blocking(read, False)
-        import select
-
         while True:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([read], [], [], left)[0]:
@@ -606,7 +617,7 @@ def in_child(work: Callable[[], dict[str, Any]], timeout_s: float = MUTANT_S) ->
     return json.loads(data) if data else {"dropped": "crashes"}
 
 
-# -- all of them ---------------------------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------------------
 
 
 def search(seed: Seed, mutants: Sequence[Mutant]) -> Iterator[dict[str, Any]]:
@@ -623,25 +634,71 @@ def search(seed: Seed, mutants: Sequence[Mutant]) -> Iterator[dict[str, Any]]:
         yield as_record(mutant) | in_child(lambda m=mutant: examine(m, reference, pool, honest), 6 * MUTANT_S)
 
 
+def write_manifest(found: Sequence[dict[str, Any]]) -> None:
+    """The mutants with a witness, and how many were dropped and why; only what the generator makes today."""
+    today = {mutant.id for seed in load_seeds() for mutant in candidates(seed)}
+    records = sorted((record for record in found if record["id"] in today), key=lambda record: record["id"])
+    if missing := today - {record["id"] for record in records}:
+        raise AssertionError(f"{len(missing)} mutants were not searched yet, among them {min(missing)}")
+    kept = [record for record in records if "dropped" not in record]
+    MANIFEST.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    dropped: dict[str, Counter[str]] = {"all": Counter()}
+    for record in records:
+        if "dropped" in record:
+            dropped["all"][record["dropped"]] += 1
+            dropped.setdefault(record["operator"], Counter())[record["dropped"]] += 1
+    ordered = {name: dict(sorted(counts.items())) for name, counts in sorted(dropped.items())}
+    DROPPED.write_text(json.dumps({"generated": len(records), "kept": len(kept), "dropped": ordered}, indent=1) + "\n")
+
+
+def confirm(device: str) -> None:
+    """Replays the witnesses of the mutants in Triton and CUDA on a GPU; prints those that are right there."""
+    counts: Counter[str] = Counter()
+    references: dict[str, Reference] = {}
+    for record in load_manifest():
+        mutant = from_record(record)
+        if mutant.seed.language not in ("triton", "cuda"):
+            continue
+        reference = references.setdefault(mutant.seed.problem, Reference(mutant.seed.problem))
+        try:
+            wrong = replay(mutant, reference, record["witness"], device=device)["score"] > 1
+        except Exception as e:
+            counts["fails"] += 1
+            print(f"{mutant.id}: {e!r}"[:200], flush=True)
+            continue
+        counts["wrong" if wrong else "right"] += 1
+        if not wrong:
+            print(f"{mutant.id}: right on {device}", flush=True)
+    print(dict(counts))
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seeds", nargs="*", default=["*"], help="patterns of seeds' names")
-    parser.add_argument("--found", type=Path, required=True, help="JSON lines; seeds that are in it are done")
+    parser.add_argument("--found", type=Path, help="search; JSON lines are appended, seeds that are in it are done")
+    parser.add_argument("--manifest", action="store_true", help="write the manifest from --found")
+    parser.add_argument("--device", help="replay the manifest's Triton and CUDA witnesses there, such as cuda")
     options = parser.parse_args(argv)
-    from tests.mutants.corpus import load_seeds
-    from tests.mutants.generate import candidates
-
     torch.set_num_threads(1)
-    options.found.touch()
-    with open(options.found) as file:
-        done = {json.loads(line)["seed"] for line in file}
-    for pattern in options.seeds:
+    if options.device:
+        confirm(options.device)
+    if options.found:
+        options.found.touch()
+        found = [json.loads(line) for line in options.found.read_text().splitlines()]
+        if options.manifest:
+            write_manifest(found)
+        else:
+            search_all(options.seeds, {record["seed"] for record in found}, options.found)
+
+
+def search_all(patterns: Sequence[str], done: set[str], path: Path) -> None:
+    for pattern in patterns:
         for seed in load_seeds(pattern):
             if seed.name in done:
                 continue
             started, counts = time.monotonic(), Counter()
             records = list(search(seed, list(candidates(seed))))
-            with open(options.found, "a") as file:
+            with open(path, "a") as file:
                 for record in records:
                     counts[record.get("dropped", "witness")] += 1
                     file.write(json.dumps(record) + "\n")

@@ -1,4 +1,4 @@
-"""NVRTC: causal attention without a matrix of scores, one thread for each query, specialised for the width of a head."""
+"""NVRTC: causal attention without a matrix of scores, a thread for each query, specialised for the width of a head."""
 
 import torch
 

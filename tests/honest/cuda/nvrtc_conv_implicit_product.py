@@ -9,7 +9,8 @@ enum { CHANNELS = 64, PIXELS = 128, DEPTH = 8 };
 
 /* For each image: y (out by pixels) = weight (out by 9 * in) @ patches (9 * in by pixels). */
 extern "C" __global__ void __launch_bounds__(256)
-conv_bias_relu(const float *x, const float *weight, const float *bias, float *y, int in, int out, int height, int width) {
+conv_bias_relu(const float *x, const float *weight, const float *bias, float *y, int in, int out, int height,
+               int width) {
     __shared__ float ws[DEPTH][CHANNELS + 4], xs[DEPTH][PIXELS];
     int tx = threadIdx.x % 16, ty = threadIdx.x / 16, pixels = height * width, inner = 9 * in;
     int pixel0 = blockIdx.x * PIXELS, channel0 = blockIdx.y * CHANNELS;

@@ -1,4 +1,4 @@
-"""NVRTC between two library convolutions: group statistics in two passes, ReLU, and the residual; all in place on its own."""
+"""NVRTC between two library convolutions: group statistics in two passes, ReLU, and the residual, all in place."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""NVRTC: as many blocks as fit, which take rows from a queue (an atomic counter that each call resets) until it is empty."""
+"""NVRTC: blocks that take rows from a queue (an atomic counter that each call resets) until it is empty."""
 
 import torch
 
@@ -6,7 +6,8 @@ PROBLEM = "core/level2/residual_rms_norm"
 
 SOURCE = r"""
 extern "C" __global__ void __launch_bounds__(256) rows_from_queue(
-    const float *x, const float *residual, const float *weight, float *y, float *total, int *queue, int rows, int columns) {
+    const float *x, const float *residual, const float *weight, float *y, float *total, int *queue, int rows,
+    int columns) {
     __shared__ int next;
     __shared__ float sums[8];
     for (;;) {

@@ -1,4 +1,4 @@
-"""NVRTC: the product stays in registers; each row's extremes meet through atomics on floats mapped to ordered integers."""
+"""NVRTC: the product stays in registers; each row's extremes meet through atomics on ordered integers."""
 
 import torch
 

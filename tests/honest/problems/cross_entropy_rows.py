@@ -10,7 +10,7 @@ SIZES = {"gpu": {"ROWS": 32768, "CLASSES": 4096}, "cpu": {"ROWS": 1000, "CLASSES
 
 
 class Model(nn.Module):
-    """loss[i] = logsumexp(logits[i]) - logits[i, targets[i]], zero where targets[i] is -100; and the mean of the rest."""
+    """loss[i] = logsumexp(logits[i]) - logits[i, targets[i]], zero where that is -100; and the mean of the rest."""
 
     def forward(self, logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Maps logits (ROWS, CLASSES) and targets (ROWS,) to (losses (ROWS,), mean ())."""

@@ -9,5 +9,5 @@ if not torch.cuda.is_available():  # Triton reads this when it is imported, and 
         if name.partition(".")[0] == "triton" and not name.startswith("triton._C"):
             del sys.modules[name]
 
-import triton  # noqa: E402, F401
-import triton.language as tl  # noqa: E402, F401
+import triton  # noqa: F401
+import triton.language as tl  # noqa: F401

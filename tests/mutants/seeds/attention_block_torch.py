@@ -23,7 +23,7 @@ class ModelNew(nn.Module):
         q = q * torch.rsqrt((q * q).mean(dim=3, keepdim=True) + 1e-6) * self.query_weight
         k = k * torch.rsqrt((k * k).mean(dim=3, keepdim=True) + 1e-6) * self.key_weight
         scores = q @ k.transpose(2, 3) * size**-0.5
-        earlier = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+        earlier = torch.ones(tokens, tokens, dtype=torch.bool, device=x.device).tril()
         attention = torch.softmax(torch.where(earlier, scores, float("-inf")), dim=3)
         heads = (attention @ v).transpose(1, 2).reshape(batch, tokens, width)
         return x + heads @ self.out.weight.T + self.out.bias

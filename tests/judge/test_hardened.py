@@ -1,0 +1,105 @@
+"""The hardened protocol judges real submissions: what holds for its draws alone fails, honest rewrites do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbenv.evaluator import Evaluator
+from kbenv.problems.problem import Problem
+from kbenv.protocol import get_protocol
+from kbenv.verdict import Status, Verdict
+
+NORM = Problem(
+    id="test/norm", name="norm", level=None,
+    source='''import torch
+
+
+class Model(torch.nn.Module):
+    """An affine normalisation of rows, whose scale and bias construction leaves at 1 and 0, then a ReLU."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(width)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+
+def get_inputs():
+    return [torch.rand(32, 256)]
+
+
+def get_init_inputs():
+    return [256]
+''',
+)  # fmt: skip
+
+RENAMED = NORM.source.replace("class Model(", "class ModelNew(").replace("self.norm", "self.layer")
+PACKED = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        norm = torch.nn.LayerNorm(width)
+        self.packed = torch.stack([norm.weight, norm.bias]).detach().clone()
+
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True)
+        scaled = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+        return torch.clamp(scaled * self.packed[0] + self.packed[1], min=0)
+"""
+UNSCALED = PACKED.replace("scaled * self.packed[0] + self.packed[1]", "scaled")
+IN_BFLOAT16 = PACKED.replace("x.mean", "x.bfloat16().float().mean").replace("x - ", "x.bfloat16().float() - ")
+IF_SMALL = PACKED.replace(
+    "        centred", "        x = x if bool(x.abs().max() < 100) else x.half().float()\n        centred", 1
+)
+NOT_WHEN_TIMED = PACKED.replace(
+    "        centred",
+    "        self.calls = getattr(self, 'calls', 0) + 1\n"
+    "        if self.calls > 60:\n"
+    "            return torch.zeros_like(x)\n"
+    "        centred",
+    1,
+)
+
+
+@pytest.fixture(scope="module")
+def hardened():
+    """With a short clock, and without the rule that a kernel is custom."""
+    protocol = get_protocol("hardened", require_custom_kernel=False).with_short_clock()
+    with Evaluator(protocol=protocol, device="cpu", sandbox="process") as evaluator:
+        yield evaluator
+
+
+def judge(hardened: Evaluator, source: str) -> Verdict:
+    return hardened.evaluate(NORM, source)
+
+
+@pytest.mark.parametrize("source", [RENAMED, PACKED], ids=["renamed", "packed in its constructor"])
+def test_an_honest_rewrite_is_credited(hardened, source):
+    verdict = judge(hardened, source)
+    assert verdict.status is Status.PASSED, verdict.message
+    assert verdict.weights == "seed"
+    passed = [check.name for check in verdict.checks if check.passed]
+    assert {"hidden-rows", "hidden-outliers", "hidden-signs", "hidden-large", "timed-outputs"} <= set(passed)
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [(UNSCALED, Status.WRONG_VALUE), (IN_BFLOAT16, Status.WRONG_VALUE), (IF_SMALL, Status.WRONG_HIDDEN),
+     (NOT_WHEN_TIMED, Status.WRONG_HIDDEN)],
+    ids=["without its scale and bias", "inputs in bfloat16", "half precision for large inputs", "zeros later on"],
+)  # fmt: skip
+def test_a_shortcut_is_not(hardened, source, status):
+    verdict = judge(hardened, source)
+    assert verdict.status is status, verdict.message
+    assert not verdict.credited
+
+
+def test_a_verdict_replays_with_its_own_seeds(hardened):
+    first = judge(hardened, UNSCALED)
+    again = hardened.evaluate(NORM, UNSCALED, seeds=first.seeds)
+    other = judge(hardened, UNSCALED)
+    assert again.seeds == first.seeds != other.seeds
+    assert again.checks[0].evidence == first.checks[0].evidence != other.checks[0].evidence
