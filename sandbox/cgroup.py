@@ -12,6 +12,7 @@ _FILES = (
         "/sys/fs/cgroup/memory/memory.stat",
     ),
 )
+_KERNEL = "/sys/fs/cgroup/memory/memory.kmem.usage_in_bytes"
 _CACHE = ("active_file", "inactive_file", "total_active_file", "total_inactive_file")
 """Pages of files that can be read again; what lies in a tmpfs or a memfd is not among them."""
 
@@ -35,6 +36,16 @@ class Memory:
         total = any(name.startswith("total_") for name in counts)
         cache = sum(int(counts.get(name, 0)) for name in _CACHE if name.startswith("total_") == total)
         return (int(_read(self._usage)) - cache) / self._limit
+
+    def kernel_share(self) -> float:
+        """What the kernel itself holds (names and files that it remembers, above all), as a share of the limit."""
+        if self._limit is None:
+            return 0.0
+        counts = dict(line.split() for line in _read(self._stat).splitlines())
+        held = int(counts.get("kernel", counts.get("slab", 0)))  # version 2, "kernel" since Linux 5.18
+        with contextlib.suppress(OSError):
+            held = int(_read(_KERNEL))
+        return held / self._limit
 
     def exceeds(self, share: float) -> bool:
         """As `share() > share`, without a look at the details when the answer is plain."""

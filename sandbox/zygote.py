@@ -34,8 +34,8 @@ _REAP_S = 30.0
 _WATCH_S = 0.05
 _MEMORY_SHARE = 0.875
 """Of a container's memory in use, at which a submission is ended."""
-_LEFT_SHARE = 0.25
-"""Of a container's memory more in use after a job than before the first: the next one gets a fresh container."""
+_KERNEL_SHARE = 0.1
+"""Of a container's memory in the kernel's hands after a job, at which the next one gets a fresh container."""
 
 
 class Zygote:
@@ -135,7 +135,6 @@ class _Server:
         self._suspect: int | None = None
         """Uid of the submission that runs, in a container."""
         self._memory = cgroup.Memory()
-        self._memory_at_first = self._memory.share()
 
     def serve(self) -> None:
         from .runner import serve  # noqa: F401  runners find it imported
@@ -240,9 +239,8 @@ class _Server:
             confine.unmount(path)
             os.rmdir(path)
         confine.wipe_as(uid, [self._root_of(role), *confine.SHARED_FOLDERS], self._groups_of(role))
-        is_last = self._contained and not self._scratch
-        if is_last and self._memory.exceeds(self._memory_at_first + _LEFT_SHARE):  # in the kernel's caches, for example
-            raise OSError(f"{self._memory.share():.0%} of the container's memory are still in use")
+        if self._contained and self._memory.kernel_share() > _KERNEL_SHARE:  # names that it looked for, for example
+            raise OSError(f"the kernel still holds {self._memory.kernel_share():.0%} of the container's memory")
         return {}
 
     # -- spawn --------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.CHUNK_ELEMENTS, "cpu", 600)
 
 
-# -- any element moved is found, whatever the shape ---------------------------------------------------------------------
+# -- any element moved is found, whatever the shape --------------------------------------------------------------------
 
 
 @st.composite
@@ -228,7 +228,7 @@ def test_every_run_of_the_reference_passes_however_its_errors_are_distributed(se
     assert reference(exact, variant).judge([variant]).tolerance_used <= 0.26
 
 
-# -- at the output's own scale ------------------------------------------------------------------------------------------
+# -- at the output's own scale -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", [64, 256, 1000, 4096, 10_000])
@@ -290,7 +290,7 @@ def test_rows_of_thirty_two_elements_are_judged_as_blocks_too():
     assert reference(exact).judge([(exact * (1 + 3e-5)).float()]).mismatched == 3200
 
 
-# -- zeros --------------------------------------------------------------------------------------------------------------
+# -- zeros -------------------------------------------------------------------------------------------------------------
 
 
 def test_where_all_is_zero_nothing_but_zero_passes_save_what_may_be_flushed():
@@ -333,7 +333,7 @@ def test_zeros_among_others_leave_a_block_its_own_scale():
     assert not reference(exact).judge([found.float()]).passed
 
 
-# -- what is not finite -------------------------------------------------------------------------------------------------
+# -- what is not finite ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_masked_elements_leave_the_others_their_tolerance():
     assert case.judge([exact.float().nan_to_num(neginf=-1e38)]).mismatched == 16 * 156
 
 
-# -- integers whose value is unsure -------------------------------------------------------------------------------------
+# -- integers whose value is unsure ------------------------------------------------------------------------------------
 
 
 def test_where_the_references_runs_disagree_any_of_their_integers_passes_and_no_other(small_chunks):
@@ -394,7 +394,7 @@ def test_where_the_references_runs_disagree_any_of_their_integers_passes_and_no_
         assert comparison.first["index"] == [at]
 
 
-# -- sizes --------------------------------------------------------------------------------------------------------------
+# -- sizes -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64, torch.bool], ids=str)
@@ -479,7 +479,7 @@ def test_float64_takes_the_place_of_floating_outputs_only():
         assert float64_leaf(leaf) == type(leaf)(leaf.shape, leaf.strides, wide)
 
 
-# -- the quick way ------------------------------------------------------------------------------------------------------
+# -- the quick way -----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=80, deadline=None)

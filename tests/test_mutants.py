@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbenv.evaluator import Evaluator
-from tests.judge.conftest import make_protocol
+from tests.judge.evaluators import make_protocol
 from tests.mutants.corpus import (
     DROPPED,
     Patch,

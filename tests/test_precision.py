@@ -85,7 +85,7 @@ def inexact_exp(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a computation is done. `inputs`: on everything that goes in; `operands`: of products; `result`: at the end."""
+    """How a computation is done: `inputs` to all that goes in, `operands` to those of products, `result` at the end."""
 
     inputs: Convert = same
     operands: Convert = same
@@ -142,11 +142,13 @@ OTHERS = {"layer norm": layer_norm, "softmax": softmax, "gelu": gelu, "row sums"
 DRAWS = {"uniform": torch.rand, "normal": torch.randn}
 
 
-def use(compute: Callable[[Arithmetic, Tensor], Tensor], draw: str, how: Arithmetic, dtype=torch.float32) -> Comparison:
-    """Judges one way to compute, the reference in `fp32` with a baseline in TF32."""
-    x = DRAWS[draw](
-        (96, 512) if compute in PRODUCTS.values() else (96, 2048), generator=torch.Generator().manual_seed(1)
-    )
+def use(
+    compute: Callable[[Arithmetic, Tensor], Tensor], draw: str, how: Arithmetic, dtype: torch.dtype = torch.float32,
+    scale: float = 1.0,
+) -> Comparison:  # fmt: skip
+    """Judges one way to compute, on a draw times `scale`; the baseline uses TF32."""
+    shape = (96, 512) if compute in PRODUCTS.values() else (96, 2048)
+    x = DRAWS[draw](shape, generator=torch.Generator().manual_seed(1)) * scale
     exact, fp32 = arena_of([compute(Arithmetic(), x.double())]), arena_of([compute(Arithmetic(), x)])
     moved = arena_of([x])
     jitter(moved, range(1), 1)
@@ -205,8 +207,4 @@ def test_where_no_product_occurs_half_precision_shows_in_what_goes_in_or_comes_o
 
 @pytest.mark.parametrize("compute", [*PRODUCTS.values(), *OTHERS.values()], ids=[*PRODUCTS, *OTHERS])
 def test_beyond_its_range_half_precision_shows_everywhere(compute):
-    def scaled(how: Arithmetic, x: Tensor) -> Tensor:
-        return compute(how, x * 2.0**17)
-
-    scale = Arithmetic(inputs=lambda x: (x * 2.0**17).to(torch.float16).float() / 2.0**17)
-    assert not use(scaled, "normal", scale).passed
+    assert not use(compute, "normal", Arithmetic(inputs=through(torch.float16)), scale=2.0**17).passed

@@ -65,7 +65,7 @@ class Assigned(nn.Module):
             self.register_parameter("bias", nn.Parameter(torch.full((8,), 0.0)))
 
 
-# -- what is drawn ------------------------------------------------------------------------------------------------------
+# -- what is drawn -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["parameter", "init", "fill", "data", "register"])
@@ -172,7 +172,7 @@ def test_constants_of_other_floating_types_are_drawn_in_these(dtype):
     assert torch.allclose(model.held.double(), reference.scale.double(), atol=0.01)
 
 
-# -- the same in a rewrite ----------------------------------------------------------------------------------------------
+# -- the same in a rewrite ---------------------------------------------------------------------------------------------
 
 
 class Reference(nn.Module):
@@ -303,7 +303,7 @@ def test_another_secret_makes_other_draws():
     assert not torch.equal(models[0].weight, models[1].weight)
 
 
-# -- what stays as it was -----------------------------------------------------------------------------------------------
+# -- what stays as it was ----------------------------------------------------------------------------------------------
 
 
 class Whole(nn.Module):

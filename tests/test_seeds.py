@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import torch
 from hypothesis import given
@@ -52,7 +53,7 @@ def test_timed_seeds_are_never_the_same_twice_nor_in_a_row():
     drawn = [seed for _ in range(50) for seed in seeds.next_timed(20)]
     assert len(set(drawn)) == 1000
     assert len({seed & 0xFFFFFFFF for seed in drawn}) == 1000  # all that PyTorch's generator on the CPU takes of it
-    steps = {second - first for first, second in zip(drawn, drawn[1:], strict=False)}
+    steps = {second - first for first, second in pairwise(drawn)}
     assert len(steps) == 999
 
 

@@ -103,12 +103,10 @@ def test_the_median_of_pairs_is_that_of_each_turns_own_ratio():
     assert bootstrap_ratio(pairs, "median", 50, 0.95, 1).value == 2.0
 
 
-def test_a_drift_that_both_sides_of_a_turn_share_cancels_in_the_median_of_pairs_alone():
+def test_a_drift_that_both_sides_of_a_turn_share_cancels():
     drifting = [[(1.5 * drift, drift) for drift in (1.0, 1.3, 2.0, 0.7, 5.0)] for _ in range(4)]
     ratio = bootstrap_ratio(drifting, MEDIAN_OF_PAIRS, 200, 0.95, 1)
     assert (ratio.low, ratio.value, ratio.high) == pytest.approx((1.5, 1.5, 1.5))
-    other = bootstrap_ratio(drifting, "mean", 200, 0.95, 1)
-    assert other.high - other.low > 0.1
 
 
 @pytest.mark.parametrize("spoilt", [0, 1])
@@ -126,6 +124,6 @@ def test_turns_that_were_disturbed_do_not_move_the_median_of_pairs(spoilt):
 
 def test_the_median_of_pairs_is_the_inverse_where_the_sides_are_swapped():
     pairs = draw_pairs(random.Random(5), 4, 5, 0.02, 0.02)
-    swapped = [[(submission, reference) for reference, submission in pair] for pair in pairs[:]]
-    value = bootstrap_ratio([pair[:] for pair in pairs], MEDIAN_OF_PAIRS, 20, 0.95, 1).value
+    swapped = [[(submission, reference) for reference, submission in pair] for pair in pairs]
+    value = bootstrap_ratio(pairs, MEDIAN_OF_PAIRS, 20, 0.95, 1).value
     assert bootstrap_ratio(swapped, MEDIAN_OF_PAIRS, 20, 0.95, 1).value == pytest.approx(1 / value, rel=1e-3)

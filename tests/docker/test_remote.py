@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import docker
 import pytest
 
+import kbenv.sandbox.docker as docker_module
 from kbenv.evaluator import MAX_SOURCE_BYTES, Evaluator
 from kbenv.sandbox.docker import owner_label
 from kbenv.sandbox.engine import LABEL, EngineError, address, connect, facts_of
@@ -29,18 +29,13 @@ pytestmark = pytest.mark.docker
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[docker.DockerClient]:
-    """Seen from here."""
-    client = connect()
-    yield client
-    client.close()
-
-
 @pytest.fixture(autouse=True)
-def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else's containers and files are counted, nor anybody else's jobs waited for."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    owner = owner_label()
+    monkeypatch.setattr(docker_module, "owner_label", lambda: f"{owner} {tmp_path.name}")
 
 
 class SshServer:
@@ -124,12 +119,16 @@ def evaluator_with(on_phase: Callable[[str], None] | None = None) -> Evaluator:
     return Evaluator(protocol=quick_protocol(), device="cpu", sandbox="docker", on_phase=on_phase)
 
 
-def test_jobs_are_credited_and_a_container_of_ours_does_it(remote, engine):
-    with evaluator_with() as evaluator:
+def test_jobs_are_credited_in_a_container_of_ours_while_the_engines_device_is_held(remote, engine):
+    held = []
+    with evaluator_with(lambda phase: held.append(not locks_are_free())) as evaluator:
         for _ in range(2):
             assert evaluator.evaluate(RELU, HONEST).credited
+            assert locks_are_free()
         (container,) = containers_of(engine)
-        assert engine.containers.get(container).labels[LABEL] == owner_label()
+        assert engine.containers.get(container).labels[LABEL] == docker_module.owner_label()
+    assert held
+    assert all(held)
     assert containers_of(engine) == []
 
 
@@ -159,15 +158,6 @@ def test_a_source_of_the_largest_size_travels(remote):
         verdict = evaluator.evaluate(RELU, source)
     assert verdict.credited, verdict.message
     assert verdict.submission.source_bytes == MAX_SOURCE_BYTES
-
-
-def test_the_engines_device_is_held_while_a_job_runs_and_not_after(remote):
-    held = []
-    with evaluator_with(lambda phase: held.append(not locks_are_free())) as evaluator:
-        assert evaluator.evaluate(RELU, HONEST).credited
-        assert locks_are_free()
-    assert held
-    assert all(held)
 
 
 def test_a_connection_that_is_lost_in_the_middle_of_a_job_costs_a_try(remote, engine):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbenv.sandbox.docker import owner_label
+from kbenv.sandbox import docker as docker_module
 from kbenv.sandbox.engine import LABEL
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> 
 
 def containers_of(client: DockerClient, owner: str | None = None) -> list[str]:
     """Ids of the containers, running or not, of the process that `owner` names; of this one when None."""
-    wanted = f"{LABEL}={owner or owner_label()}"
+    wanted = f"{LABEL}={owner or docker_module.owner_label()}"
     found = client.containers.list(all=True, sparse=True, filters={"label": wanted})
     return [str(container.id) for container in found]
 
 
 def created_since(client: DockerClient, moment: float, owner: str | None = None) -> list[str]:
     """Ids of all containers of that process since `moment` (of `time.time`), in order, removed ones too."""
-    label = f"{LABEL}={owner or owner_label()}"
+    label = f"{LABEL}={owner or docker_module.owner_label()}"
     filters = {"type": "container", "event": "create", "label": label}
     events = client.events(since=f"{moment:.6f}", until=f"{time.time():.6f}", filters=filters, decode=True)
     return [event["id"] for event in events]

@@ -13,13 +13,15 @@ def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, rows, columns, BLOCK: 
     mask = column < columns
     weight = tl.load(weight_ptr + column, mask=mask, other=0.0)
     bias = tl.load(bias_ptr + column, mask=mask, other=0.0)
-    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        first = row.to(tl.int64) * columns
+    row = tl.program_id(0).to(tl.int64)
+    while row < rows:
+        first = row * columns
         x = tl.load(x_ptr + first + column, mask=mask, other=0.0)
         mean = tl.sum(x, axis=0) / columns
         centred = tl.where(mask, x - mean, 0.0)
         scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / columns + 1e-5)
         tl.store(y_ptr + first + column, centred * scale * weight + bias, mask=mask)
+        row += tl.num_programs(0)
 
 
 class ModelNew(torch.nn.Module):
