@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 from kbenv.audit import Audit, source_hash
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
 from kbenv.problems import load_problem
+from kbenv.problems.excluded import EXCLUDED
 from kbenv.problems.problem import Problem
 from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
 from kbenv.provenance import (
@@ -174,8 +175,9 @@ class Evaluator:
     def _admit(self, problem: Problem | str) -> Problem:
         problem = load_problem(problem) if isinstance(problem, str) else problem
         if problem.id in self.protocol.excluded:
+            reason = EXCLUDED.get(problem.id, "it is degenerate")
             raise ProblemExcludedError(
-                f"{problem.id} is excluded by the protocol {self.protocol.name} (its output is constant); "
+                f"{problem.id} is excluded by the protocol {self.protocol.name} ({reason}); "
                 "choose another problem, or --protocol kernelbench"
             )
         return problem

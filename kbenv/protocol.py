@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbenv.errors import UsageError
+from kbenv.problems.excluded import EXCLUDED
 
 Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
@@ -258,6 +259,7 @@ def _hardened(precision: Precision) -> Protocol:
             "guard_reference": True,
             "require_custom_kernel": True,
             "custom_share_at_least": CUSTOM_SHARE,
+            "excluded": tuple(EXCLUDED),
         }
     )
 

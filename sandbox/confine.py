@@ -159,7 +159,9 @@ def mount_proc() -> None:
 
 
 def restrict(rules: Rules, isolation: Isolation) -> None:
-    """The last steps in the process that will run the code: user, limits, no new privileges, deny list."""
+    """The last steps in the process that will run the code: session, user, limits, no new privileges, deny list."""
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()  # within one, anybody may continue (SIGCONT) anybody
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(rules.oom_score))  # as another user this process may not any more
     if rules.uid is not None:

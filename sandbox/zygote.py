@@ -239,7 +239,8 @@ class _Server:
             confine.unmount(path)
             os.rmdir(path)
         confine.wipe_as(uid, [self._root_of(role), *confine.SHARED_FOLDERS], self._groups_of(role))
-        if self._contained and self._memory.kernel_share() > _KERNEL_SHARE:  # names that it looked for, for example
+        is_last = self._contained and not self._scratch
+        if is_last and self._memory.kernel_share() > _KERNEL_SHARE:  # names that were looked for in vain, perhaps
             raise OSError(f"the kernel still holds {self._memory.kernel_share():.0%} of the container's memory")
         return {}
 

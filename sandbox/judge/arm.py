@@ -123,6 +123,11 @@ class Arm:
             raise _error_from(answer["error"], self.role)
         return answer
 
+    @property
+    def ended(self) -> bool:
+        """Whether the runner is known to be gone."""
+        return self._status is not None
+
     def pause(self) -> None:
         """Stops every process of the runner; returns when a look finds no further one."""
         stopped: set[int] = set()

@@ -440,7 +440,15 @@ class Job:
             nonlocal touched
             touched = apply_probe(self.store.masters, first, probe, self.seeds.transform)
 
-        self.prepare([seed], first=first, change=change)
+        try:
+            self.prepare([seed], first=first, change=change)
+        except InfrastructureFault as fault:
+            if fault.kind != "reference" or self._arms["reference"].ended:
+                raise
+            flags = self.protocol["tf32"]["reference_timing"]
+            with self.reference_faults():
+                self._arms["reference"].ask("tf32", timeout_s=60.0, tf32=flags)
+            return str(fault)
         return None if touched else "the inputs hold nothing that it may change"
 
     def _hidden_trial(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import platform
 import re
@@ -24,6 +25,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 _ROLES = 3
 _UID_FIRST, _UID_SETS = 60100, 1200
@@ -93,6 +95,16 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
     from .faults import InfrastructureFault
     from .job import Job
 
+    def run(kind: str, spec: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The result, and whether the device still works."""
+        if kind == "describe":
+            return {}, True
+        job = (Audit if kind == "audit" else Job)(
+            spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})
+        )
+        result = job.run()
+        return result, job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
+
     channel.send({"ready": True, "software": _software()})
     while True:
         try:
@@ -106,13 +118,7 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         spec = spec.get(kind, spec)
         try:
             hardware = _hardware(spec["device"])
-            result, healthy = {}, True
-            if kind != "describe":
-                job = (Audit if kind == "audit" else Job)(
-                    spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})
-                )
-                result = job.run()
-                healthy = job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
+            result, healthy = run(kind, spec)
             answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
         except InfrastructureFault as fault:
             answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}
@@ -120,6 +126,7 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
             message = f"the judge failed: {type(e).__name__}: {e}"
             answer = {"fault": {"kind": "sandbox", "message": message, "detail": traceback.format_exc()}}
         channel.send(answer)
+        gc.collect()  # a job is in cycles, and the next one needs the room of its buffers
 
 
 def _device_works(device: str) -> bool:

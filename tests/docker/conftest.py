@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kbenv.sandbox.engine import connect
+from tests.docker.rules import quick_protocol
 from tests.docker.warm import Warm
 from tests.judge.evaluators import GetEvaluator, get_evaluator, make_protocol
 from tests.judge.inside import run_inside
@@ -29,11 +30,15 @@ def engine() -> Iterator[DockerClient]:
 
 @pytest.fixture(scope="session")
 def warm(get_evaluator: GetEvaluator, engine: DockerClient) -> Warm:
-    """Under the "tight" rules, with limits that are reached soon, as on an engine with little memory."""
-    limits = make_protocol("tight").limits.model_copy(
+    """Under "tight" rules that are over sooner still, with limits soon reached, as on an engine with little memory."""
+    tight, quick = make_protocol("tight"), quick_protocol()
+    limits = tight.limits.model_copy(
         update={"build_s": 8.0, "call_s": 3.0, "host_memory_bytes": 1 << 30, "scratch_bytes": 256 << 20}
     )
-    evaluator = get_evaluator("tight", sandbox="docker", limits=limits)
+    timing = quick.timing.model_copy(update={"runner_pairs": 2, "slow_runner_pairs": 2})
+    evaluator = get_evaluator(
+        "tight", sandbox="docker", limits=limits, timing=timing, standard_trials=2, hidden_inputs=quick.hidden_inputs
+    )
     carrier: Any = evaluator._sandbox._carrier
     carrier._facts = replace(carrier._facts, memory_bytes=5 << 29)
     return Warm(evaluator, engine)

@@ -3,6 +3,7 @@
 import torch
 
 PROBLEM = "honest/problems/product_row_sums.py"
+SPEEDUP_AT_LEAST = 10
 
 
 class ModelNew(torch.nn.Module):

@@ -53,10 +53,11 @@ def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluat
     assert get_evaluator("brisk", "cuda:0").evaluate(case.problem, case.source).clock == "judge-open"
 
 
-def test_a_rewrite_by_algebra_may_be_more_than_ten_times_faster(get_evaluator):
-    case = next(case for case in HONEST if name_of(case) == "rewrite_by_algebra")
+@pytest.mark.parametrize("case", [pytest.param(c, id=name_of(c)) for c in HONEST if "SPEEDUP_AT_LEAST" in c.constants])
+def test_an_honest_speed_is_credited(case, get_evaluator):
     verdicts = (get_evaluator("brisk").evaluate(case.problem, case.source) for _ in range(3))  # a busy machine: again
-    assert any(verdict.speedup is not None and verdict.speedup.value > 10 for verdict in verdicts)
+    claimed = case.constants["SPEEDUP_AT_LEAST"]
+    assert any(verdict.speedup is not None and verdict.speedup.value >= claimed for verdict in verdicts)
 
 
 def test_the_verdict_says_how_the_weights_came_to_agree(get_evaluator):
