@@ -37,8 +37,8 @@ test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one
 	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm and not corpus' --durations=10
 
 .PHONY: test-corpora
-test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out
-	@$(BIN)/python -m pytest -m 'corpus and not gpu and not docker' --durations=10
+test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out, and where there is an engine all in Docker
+	@$(BIN)/python -m pytest tests/judge -m '(corpus or docker) and not gpu' --durations=10
 
 .PHONY: test-gpu
 test-gpu: $(STAMP) ## the tests that need a CUDA device
@@ -46,7 +46,7 @@ test-gpu: $(STAMP) ## the tests that need a CUDA device
 
 .PHONY: test-docker
 test-docker: $(STAMP) ## the tests that need a Docker engine with our image (`kbenv sandbox build`)
-	@$(BIN)/python -m pytest -m 'docker and not gpu and not corpus' --durations=10
+	@$(BIN)/python -m pytest tests/docker -m 'docker and not gpu' --durations=10
 
 .PHONY: test-docker-gpu
 test-docker-gpu: $(STAMP) ## the tests that need both

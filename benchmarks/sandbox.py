@@ -58,7 +58,7 @@ with Evaluator(device="cpu", sandbox=sys.argv[1], on_phase=lambda phase: print(p
 """
 _IDLE_SHARE = 0.9
 _LOOK_S = 0.3
-_PATIENCE_S = 20.0
+_PATIENCE_S = 10.0
 
 Samples = dict[str, list[float]]
 """Seconds by sandbox."""
