@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal
 
 from kbenv.agents import Message, Model, OnTurn, TextEnv, Trajectory, Turn, record_turn
-from kbenv.agents.parallel import in_order
 from kbenv.agents.context import Context
+from kbenv.agents.parallel import in_order
 from kbenv.agents.stopping import CountedModel, Stop
 from kbenv.feedback import shown_status
 from kbenv.prompts import render

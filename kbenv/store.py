@@ -107,6 +107,7 @@ class Store:
 
     def __init__(self, directory: Path, config: dict[str, JsonValue]) -> None:
         self.directory = directory
+        self.config = config
         path = directory / RUN_FILE
         try:
             directory.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ LAYERS = (
     {
         "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.gpu", "kbenv.metrics", "kbenv.prompt",
         "kbenv.provenance", "kbenv.reward", "kbenv.screen",
-        "kbenv.spaces", "kbenv.store",
+        "kbenv.spaces", "kbenv.store", "kbenv.trajectory",
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},
