@@ -115,7 +115,8 @@ def _conversation(
         if number < len(turns):
             turn = turns[number]
             # An empty answer is no message to most services.
-            messages += [Message("assistant", turn.answer.strip() or "(no answer)"), Message("user", _feedback(turn))]
+            answer = turn.answer if turn.answer.strip() else "(no answer)"
+            messages += [Message("assistant", answer), Message("user", _feedback(turn))]
         before = number
     return messages
 

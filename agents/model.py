@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from pydantic import JsonValue
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from kbenv.agents import ANSWER, Completion, Message, Model
 from kbenv.agents.sampling import Sampling, settings_for
@@ -110,7 +110,7 @@ class LitellmModel:
         self._timeout_s = timeout_s
         self._slot = (throttle or Throttle()).slot(self.provider)
         self._transient = tuple(getattr(self._litellm, kind) for kind in TRANSIENT)
-        self._backoff = wait_exponential_jitter(initial=FIRST_WAIT_S, max=LONGEST_WAIT_S, jitter=FIRST_WAIT_S)
+        self._backoff = wait_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S) + wait_random(0.0, FIRST_WAIT_S)
         self._wait = wait or self._pause_s
 
     def query(self, messages: Sequence[Message], *, sample: int = 0, purpose: str = ANSWER) -> Completion:
@@ -130,9 +130,9 @@ class LitellmModel:
             completion: Completion = retrying(self._complete, payload, tools)
         except self._litellm.ContextWindowExceededError as error:
             raise ContextWindowError(f"{self.name}: the conversation exceeds the context window") from error
-        except self._litellm.ContentPolicyViolationError:
-            completion = Completion(text="", cost_usd=0.0, finish_reason="content_filter")
         except Exception as error:  # the boundary to litellm, which lets its providers' own exceptions through
+            if self._is_filtered(error):
+                return Completion(text="", cost_usd=0.0, finish_reason="content_filter", settings=self._recorded(tools))
             raise ModelError(f"{self.name}: {type(error).__name__}: {_one_line(error)}") from error
         return replace(
             completion,
@@ -214,6 +214,12 @@ class LitellmModel:
             return False
         pause_s = _retry_after_s(error)
         return pause_s is None or pause_s <= LONGEST_RETRY_AFTER_S
+
+    def _is_filtered(self, error: BaseException) -> bool:
+        """Whether the service declined the conversation itself; not every provider's words for it are litellm's."""
+        return isinstance(error, self._litellm.ContentPolicyViolationError) or any(
+            word in f"{error} {getattr(error, 'body', None)}" for word in ("content_filter", "content_policy_violation")
+        )
 
     def _pause_s(self, state: RetryCallState) -> float:
         """Seconds before the next attempt: what the service asks for, and never less than our own growing pause."""

@@ -10,12 +10,16 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-def in_order(tasks: Sequence[Callable[[], Result]], at_once: int) -> Iterator[Future[Result]]:
-    """Runs `tasks` in at most `at_once` threads; yields their futures in order, each when it is done.
+def in_order(tasks: Sequence[Callable[[], Result]], at_once: int) -> Iterator[Result]:
+    """The results of `tasks`, in order; at most `at_once` run at a time; what one raises is raised in its place.
 
-    The threads are daemons: an interrupted program ends without waiting for a service's answer. Once a task has raised,
-    or the consumer has stopped reading, those that have begun finish, and the others are cancelled.
+    With `at_once` 1 each task runs when its result is asked for, in the caller's thread. Else in daemon threads: an
+    interrupted program ends without waiting for a service's answer. Once a task has raised, or the consumer has stopped
+    reading, those that have begun finish, and no other begins.
     """
+    if at_once == 1:
+        yield from (task() for task in tasks)
+        return
     futures: list[Future[Result]] = [Future() for _ in tasks]
     queue = iter(list(zip(tasks, futures, strict=True)))
     lock = threading.Lock()
@@ -42,8 +46,6 @@ def in_order(tasks: Sequence[Callable[[], Result]], at_once: int) -> Iterator[Fu
     for _ in range(min(at_once, len(tasks))):
         threading.Thread(target=work, daemon=True).start()
     try:
-        for future in futures:
-            future.exception()  # waits
-            yield future
+        yield from (future.result() for future in futures)
     finally:
         stop()

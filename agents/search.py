@@ -85,8 +85,7 @@ class Search:
             asked = [self._compose(task, family, turns) for family in families]
             first = len(turns)
             tasks = [partial(model.query, messages, sample=first + i) for i, messages in enumerate(asked)]
-            for i, future in enumerate(in_order(tasks, self.at_once)):
-                completion = future.result()
+            for i, completion in enumerate(in_order(tasks, self.at_once)):
                 env.reset()
                 parents = [parent.sample for parent in families[i]]
                 turns.append(record_turn(first + i, 0, asked[i], completion, env.step(completion.text), parents))

@@ -30,8 +30,7 @@ class SingleShot:
         observation, _ = env.reset()
         messages = [Message("system", self.system), Message("user", observation)]
         tasks = [partial(self.model.query, messages, sample=sample) for sample in range(self.n)]
-        for sample, future in enumerate(in_order(tasks, self.at_once)):
-            completion = future.result()
+        for sample, completion in enumerate(in_order(tasks, self.at_once)):
             env.reset()
             turn = record_turn(sample, 0, messages, completion, env.step(completion.text))
             turns.append(turn)

@@ -24,9 +24,9 @@ LAYERS = (
     {"kbenv.env", "kbenv.vector"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.gpu", "kbenv.metrics", "kbenv.prompt",
+        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt",
         "kbenv.provenance", "kbenv.reward", "kbenv.screen",
-        "kbenv.spaces", "kbenv.store", "kbenv.trajectory",
+        "kbenv.spaces", "kbenv.store", "kbenv.gpu", "kbenv.trajectory",
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},

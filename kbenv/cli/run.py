@@ -196,8 +196,7 @@ class _Run:
         lock = threading.Lock()
         tasks = [partial(self._play_one, problem, store, budget, progress, lock) for problem in self.model.problems]
         rows: list[_Row] = []
-        for future in in_order(tasks, self.arguments.problems_at_once):
-            row, stopped = future.result()
+        for row, stopped in in_order(tasks, self.arguments.problems_at_once):
             rows.append(row)
             if stopped is not None:
                 print(f"kbenv: {stopped}", file=sys.stderr)
@@ -228,7 +227,9 @@ class _Run:
         try:
             if problem.id in self.evaluator.protocol.excluded:
                 return row(excluded=True), None
-            env = self._make_env(problem, RecordedEvaluator(_OneAtATime(self.evaluator, lock), model))
+            env = self._make_env(
+                problem, RecordedEvaluator(cast("Evaluator", _OneAtATime(self.evaluator, lock)), model)
+            )
             try:
                 self.kind.make(model, self.settings).run(env, problem.id, on_turn)
             finally:
@@ -250,13 +251,13 @@ class _Run:
     def _make_env(self, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
         from kbenv.env import MultiTurnEnv, SingleTurnEnv
 
-        execution, profile = parse_feedback(self.arguments.feedback)
+        execution, _ = parse_feedback(self.arguments.feedback)
         options: dict[str, Any] = {
             "evaluator": cast("Evaluator", recorded),
             "reward": self.arguments.reward,
             "prompt": self.prompt,
             "execution_feedback": execution,
-            "profiler": _profiler() if profile else None,
+            "profiler": None,
         }
         if self.kind.episode == "single":
             return SingleTurnEnv(problem, **options)
@@ -346,12 +347,6 @@ def _write_files(this_run: _Run, store: Store) -> None:
     lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if hasattr(call, "judged")]
     store.write_text(TRAJECTORIES, "".join(lines))
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
-
-
-def _profiler() -> Any:
-    from kbenv.profile import profile_text
-
-    return profile_text
 
 
 class _Progress:
