@@ -24,10 +24,10 @@ from kbenv.prompt import PromptOptions, render_prompt
 from kbenv.prompts import render
 from kbenv.reward import DEFAULT_REWARD, get_reward
 from kbenv.spaces import TextSpace
-from kbenv.verdict import Verdict
+from kbenv.verdict import Status, Verdict
 
-Profiler = Callable[[str, Verdict], str | None]
-"""From a credited answer's source and its verdict to what a model may read of where its time goes; None: nothing."""
+Profiler = Callable[[Verdict, str], str | None]
+"""From a right answer's verdict and source to what a model may read of where its time goes; None: nothing."""
 
 
 class _KernelEnv(gymnasium.Env[str, str]):
@@ -152,9 +152,10 @@ class _KernelEnv(gymnasium.Env[str, str]):
         return self.evaluator.evaluate(self.problem, code)
 
     def _feedback(self, code: str | None, verdict: Verdict) -> str:
-        """What the switches allow. A profile is of credited answers alone: another's could tell of a hidden check."""
+        """What the switches allow. A profile is of right answers alone: another's could tell of a hidden check."""
         told = render_feedback(verdict) if self.execution_feedback else render("unseen.j2").strip()
-        profile = self.profiler(code, verdict) if self.profiler and code is not None and verdict.credited else None
+        right = verdict.status in (Status.PASSED, Status.NO_CUSTOM_KERNEL)
+        profile = self.profiler(verdict, code) if self.profiler and code is not None and right else None
         return told if profile is None else f"{told}\n\n{profile.strip()}"
 
     def _prompt(self) -> str:
@@ -230,7 +231,7 @@ class SingleTurnEnv(_KernelEnv):
     - `reward`: a name from above;
     - `prompt`: a `kbenv.prompt.PromptOptions`: examples, hardware facts and more in the prompt;
     - `execution_feedback`: False keeps from the agent what became of its answers (the reward and `info` still say);
-    - `profiler`: a function from a credited answer's source and verdict to a text that is added to the feedback;
+    - `profiler`: a function from a right answer's verdict and source to a text that is added to the feedback;
     - `render_mode`: "ansi" for one line on the last verdict, or None.
 
     ## Version History

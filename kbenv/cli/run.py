@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kbenv.agents.catalog import Kind, Settings
     from kbenv.agents.model import Budget
     from kbenv.agents.recording import RecordedEvaluator
+    from kbenv.env import Profiler
     from kbenv.evaluator import Evaluator
     from kbenv.problems.problem import Problem
     from kbenv.prompt import PromptOptions
@@ -251,13 +252,13 @@ class _Run:
     def _make_env(self, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
         from kbenv.env import MultiTurnEnv, SingleTurnEnv
 
-        execution, _ = parse_feedback(self.arguments.feedback)
+        execution, profile = parse_feedback(self.arguments.feedback)
         options: dict[str, Any] = {
             "evaluator": cast("Evaluator", recorded),
             "reward": self.arguments.reward,
             "prompt": self.prompt,
             "execution_feedback": execution,
-            "profiler": None,
+            "profiler": _profiler() if profile else None,
         }
         if self.kind.episode == "single":
             return SingleTurnEnv(problem, **options)
@@ -278,6 +279,10 @@ class _Run:
             "rules": self.evaluator.protocol.model_dump(mode="json"),
             "system": render("system.j2", turns=self.kind.turns(self.settings)),
         }
+
+
+def _profiler() -> Profiler:
+    raise UsageError("this version makes no profiles: leave p out of --feedback")
 
 
 class _OneAtATime:
