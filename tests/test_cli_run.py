@@ -415,7 +415,9 @@ def test_answers_that_were_none_are_named(
     out = capsys.readouterr().out
     assert "sample 0: FORMAT_ERROR (filtered)" in out
     assert "sample 3: PASSED (cut-off) 2x" in out
-    assert "5 answers (1 cut off at the token limit: see --max-tokens; 1 empty; 1 refused; 1 stopped by" in " ".join(out.split())
+    assert "5 answers (1 cut off at the token limit: see --max-tokens; 1 empty; 1 refused; 1 stopped by" in " ".join(
+        out.split()
+    )
 
 
 @pytest.mark.parametrize(("feedback", "told"), [("e", True), ("none", False)])

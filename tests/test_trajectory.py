@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbenv.store import StoredCall, StoredMessage, StoredTurn
-from kbenv.trajectory import FEATURES, ledger_line, to_json, to_preferences, to_sft, turn_line
+from kbenv.trajectory import FEATURES, dataset_card, ledger_line, to_json, to_preferences, to_sft, turn_line
 from kbenv.verdict import Interval, Status
 from tests.fakes import make_verdict
 
@@ -123,19 +123,30 @@ def test_equal_answers_and_filtered_and_unjudged_ones_are_left_out() -> None:
     assert [pair["rejected"][0]["content"] for pair in to_preferences(lines(*turns))] == ["answer 1"]
 
 
-def test_the_lines_load_as_a_hugging_face_dataset(tmp_path: Path) -> None:
+def test_a_run_loads_as_a_hugging_face_dataset_however_late_a_field_is_filled(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    turns = [make_turn(0, 2.0), make_turn(1), make_turn(2, judged=False, verdict=None, reward=None, code=None)]
-    path = tmp_path / "trajectories.jsonl"
-    path.write_text("".join(map(to_json, lines(*turns))), encoding="utf-8")
-    found = datasets.load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
+    run = tmp_path / "run"
+    (run / "core" / "sample-0").mkdir(parents=True)
+    (run / "core" / "sample-0" / "turn-000.json").write_text("{}")
+    (run / "ledger.jsonl").write_text("{}\n")
+    (run / "README.md").write_text(dataset_card("trajectories.jsonl"))
+    wrong, right = (to_json(line) for line in lines(make_turn(0, answer="x" * 20_000), make_turn(1, 2.0)))
+    (run / "trajectories.jsonl").write_text(wrong * 600 + right)  # more than one block of the reader
+    found = datasets.load_dataset(str(run), split="train", cache_dir=str(tmp_path / "cache"))
     assert found.column_names == list(FEATURES)
-    assert found["speedup"][:] == [2.0, None, None]
-    assert found[0]["messages"] == lines(turns[0])[0]["messages"]
-    sft, pairs = tmp_path / "sft.jsonl", tmp_path / "pairs.jsonl"
-    sft.write_text("".join(map(to_json, to_sft(lines(*turns)))), encoding="utf-8")
-    pairs.write_text("".join(map(to_json, to_preferences(lines(*turns)))), encoding="utf-8")
-    for file, columns in ((sft, {"messages"}), (pairs, {"prompt", "chosen", "rejected"})):
-        read = datasets.load_dataset("json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
+    assert found["speedup"][599:] == [None, 2.0]
+    assert found[600]["messages"] == lines(make_turn(1, 2.0))[0]["messages"]
+
+
+def test_what_trainers_are_given_loads_without_a_card(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    turns = lines(make_turn(0, 2.0), make_turn(1))
+    for name, found, columns in (
+        ("sft", to_sft(turns), {"messages"}),
+        ("pairs", to_preferences(turns), {"prompt", "chosen", "rejected"}),
+    ):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(map(to_json, found)), encoding="utf-8")
+        read = datasets.load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
         assert columns <= set(read.column_names)
         assert len(read) == 1

@@ -346,11 +346,12 @@ def _play_all(
 
 def _write_files(this_run: _Run, store: Store) -> None:
     """The run's trajectories and its ledger, one line for each turn and call. Raises StoreError."""
-    from kbenv.trajectory import ledger_line, to_json, turn_line
+    from kbenv.trajectory import dataset_card, ledger_line, to_json, turn_line
 
     calls = list(store.calls())
     lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if hasattr(call, "judged")]
     store.write_text(TRAJECTORIES, "".join(lines))
+    store.write_text("README.md", dataset_card(TRAJECTORIES))
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
 
 
