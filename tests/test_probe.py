@@ -14,7 +14,7 @@ from kbenv.sandbox.layout import Arena
 from tests.arenas import arena_of
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-FLOATING = sorted(PROBES.keys() - {"ends"})
+FLOATING = sorted(PROBES.keys() - {"ends", "constants"})
 SPARSE = ("rows", "columns", "signs", "outliers")
 """Ways in which a timed input is perturbed."""
 
@@ -382,3 +382,27 @@ def test_jitter_moves_by_one_unit_in_the_last_place_and_undoes_itself(dtype, sca
     assert not torch.equal(arena.views(0)[0], arena.views(1)[0])
     jitter(arena, range(2), 9)
     assert torch.equal(arena.flat, before)
+
+
+def test_a_running_product_all_but_vanishes_and_comes_back():
+    for seed in range(20):
+        running = probed(draw(4, 500), "dip", seed).double().abs().cumprod(dim=1)
+        depth = running.log2().amin(dim=1)
+        assert bool((depth < -15).all())
+        assert float(running[:, -1].log2().min()) > -20  # along the first axis there is no room for a dip
+        assert bool((running[:, -1] > 1e3 * running.amin(dim=1)).all())
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.0])
+def test_what_was_drawn_constant_varies_about_its_value(value):
+    found = probed(torch.full((50, 20), value), "constants")
+    assert float((found - value).abs().max()) <= 0.5 * max(1.0, abs(value))
+    assert len(torch.unique(found)) > 900
+
+
+def test_of_a_constant_mask_a_fifth_is_the_other_and_draws_stay():
+    mask = probed(torch.ones(1000, dtype=torch.bool), "constants")
+    assert 100 < int((~mask).sum()) < 300
+    x = draw(10, 10)
+    assert torch.equal(probed(x, "constants"), x)
+    assert torch.equal(probed(torch.tensor([2.0]), "constants"), torch.tensor([2.0]))

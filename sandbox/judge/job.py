@@ -21,7 +21,7 @@ from ..wire import Message
 from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
 from .calibration import ILL_CONDITIONED
-from .clock import Clock
+from .clock import Clock, Turn
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
@@ -249,10 +249,16 @@ class Job:
         others = [self._arms[name] for name in stopped]
         with contextlib.ExitStack() as resumed:
             for arm in others:
-                with self.submission_faults("timing") if arm.role == "submission" else self.reference_faults():
+                with self._faults_of(arm):
                     arm.pause()
                 resumed.callback(arm.resume)
             yield
+            for arm in others:
+                with self._faults_of(arm):
+                    arm.expect_still()
+
+    def _faults_of(self, arm: Arm) -> contextlib.AbstractContextManager[None]:
+        return self.submission_faults("timing") if arm.role == "submission" else self.reference_faults()
 
     def _open_slots(self, *, writable: bool) -> Slots:
         slots = Slots(self.device, self.signature, self.plan, inputs_writable=writable)
@@ -336,22 +342,22 @@ class Job:
             reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
 
     def call_submission(
-        self, stage: str, *, first: int, calls: int, gated: bool, events: bool = False
-    ) -> tuple[float, list[float]]:
+        self, stage: str, *, first: int, calls: int, gated: bool, apart: bool = False, events: bool = False
+    ) -> Turn:
         """One turn of the submission over prepared slots, timed; its inputs must be unchanged after it."""
         arm = self._arms["submission"]
         deadline_s = self.protocol["limits"]["build_s"] if self._first_call else self.clock.call_s * calls
         with self.submission_faults(stage), self.lent.lent_to(arm):
             timed = self.clock.turn(
-                arm, self.lent, first=first, calls=calls, gated=gated, events=events, gate_s=self.gate_s(calls),
-                deadline_s=self.remaining(deadline_s, stage),
+                arm, self.lent, first=first, calls=calls, gated=gated, apart=apart, events=events,
+                gate_s=self.gate_s(calls), deadline_s=self.remaining(deadline_s, stage),
             )  # fmt: skip
             size = self.signature.inputs.slot_bytes
             part = slice(first * size, (first + calls) * size)
             if not same_bytes(self.lent.inputs.flat[part], self.store.masters.flat[part]):
                 raise SubmissionFault("TAMPERED", stage, "the inputs, mapped read-only, were changed during a call")
         if not self._first_call:
-            self.submission_ms = min(self.submission_ms, timed[0] / calls)
+            self.submission_ms = min(self.submission_ms, (timed.ms + timed.copy_ms) / calls)
         self._first_call = False
         return timed
 
