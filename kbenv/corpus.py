@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kbenv.errors import UsageError
+from kbenv.protocol import Protocol
 from kbenv.verdict import Verdict
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -76,6 +77,15 @@ def load_cases(corpus: str, tests: Path = TESTS) -> list[Case]:
             f"the corpora are in the repository's tests/, and {tests} holds no {corpus}: name a checkout's"
         )
     return [load_case(path, tests) for path in sorted(folder.glob("*.py"))]
+
+
+def quick(protocol: Protocol, device: str) -> Protocol:
+    """The same checks with a short clock, and limits that an endless submission soon meets."""
+    limits = {"call_s": 5.0, "job_s": 90.0, "host_memory_bytes": 3 << 30, "scratch_bytes": 1 << 30, "build_s": 15.0}
+    if device != "cpu":
+        limits |= {"job_s": 400.0, "build_s": 200.0, "host_memory_bytes": 16 << 30}  # nvcc takes its time
+    short = protocol.with_short_clock()
+    return short.model_copy(update={"limits": short.limits.model_copy(update=limits)})
 
 
 def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verdict) -> str | None:

@@ -188,12 +188,12 @@ class Arm:
         return total or None
 
     def resident_peak_bytes(self) -> int | None:
-        """Peak resident memory since `reset_resident_peak`, of the runner's largest process; None as above."""
+        """Peak resident memory since `reset_resident_peak`, the processes' own peaks together; None as above."""
         peaks = []
         for pid in self._pids():
             with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
                 peaks += [int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:")]
-        return max(peaks, default=None)
+        return sum(peaks) or None
 
     def reset_resident_peak(self) -> bool:
         """Starts the peak anew (clear_refs); False where the kernel does not let the judge."""

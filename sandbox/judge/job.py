@@ -67,7 +67,6 @@ class Job:
         self._hidden_began = False
         self._printed: str | None = None
         self._isolation: Message | None = None
-        self._memory_kind = "driver"
         self.seeds = Seeds.choose(self.protocol, spec["seeds"])
         self._redrawn: list[Message] = []
         self._tolerated: list[str] = []
@@ -92,10 +91,10 @@ class Job:
                 self._phase("standard", self.standard_trials)
                 self._phase("hidden", self.hidden_trials)
                 self._phase("timing", lambda: measure(self))
-                self._phase("memory", lambda: measure_memory(self))
                 if self._looks_at_kernels:
                     self._phase("plausibility", lambda: find_floor(self))
                     self._phase("provenance", lambda: trace_submission(self))
+                self._phase("memory", lambda: measure_memory(self))  # the last: it ends the runners
                 outcome: Message = {"status": "PASSED", "stage": None, "message": "every check passed", "detail": None}
             except SubmissionFault as fault:
                 outcome = {
@@ -168,7 +167,7 @@ class Job:
 
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
-        self._stop("reference")
+        self.stop_arm("reference")
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
@@ -228,7 +227,7 @@ class Job:
         self._arms[role] = self._stack.enter_context(arm)
         return arm
 
-    def _stop(self, role: str) -> None:
+    def stop_arm(self, role: str) -> None:
         arm = self._arms.pop(role, None)
         if arm is not None:
             (self.trusted if role != "submission" else self.lent).forget(arm)
@@ -274,7 +273,7 @@ class Job:
 
     def recreate_submission(self, stage: str) -> None:
         """A new process for the submission: loaded, built under the reference's seed, given the reference's weights."""
-        self._stop("submission")
+        self.stop_arm("submission")
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
         self._isolation = self._isolation or arm.isolation
@@ -428,7 +427,7 @@ class Job:
                     f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
                 )
         finally:
-            self._stop("submission")
+            self.stop_arm("submission")
             self.lent = readable
 
     def hidden_trials(self) -> None:

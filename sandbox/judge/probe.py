@@ -89,15 +89,17 @@ def _near_one_signed(x: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _dip(x: torch.Tensor, generator: torch.Generator) -> None:
-    """Near 1, save that along each axis a stretch of sixteenths is followed by as many sixteens: a running product all
-    but vanishes, and comes back."""
+    """Near 1, save that along each axis after a stretch of sixteenths, sooner or later, as many sixteens come: a running
+    product all but vanishes for a while."""
     _near_one(x, generator)
     for axis, size in enumerate(x.shape):
-        steps = int(torch.randint(5, 24, (1,), generator=generator, device=x.device))
-        if size >= 4 * steps:
-            start = int(torch.randint(size - 2 * steps, (1,), generator=generator, device=x.device))
+        steps, first, gap = torch.rand(3, generator=generator, device=x.device).tolist()
+        steps = round(5 + 18 * steps)
+        if size >= 8 * steps:
+            start = round(first * size / 4)
+            end = start + steps + round((0.1 + 0.9 * gap) * size / 2)
             x.narrow(axis, start, steps).div_(16)
-            x.narrow(axis, start + steps, steps).mul_(16)
+            x.narrow(axis, end, steps).mul_(16)
 
 
 def _shifted(x: torch.Tensor, generator: torch.Generator) -> None:

@@ -399,7 +399,7 @@ class Runner:
         gc.collect()
         if self._device != "cuda":
             self._call(0, None)
-            return {"peak_bytes": None}
+            return {"peak_bytes": None, "reserved_bytes": None}
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -407,9 +407,9 @@ class Runner:
         with torch.no_grad():
             outputs = self._apply(self._arguments[0])
             torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated()
+        peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         del outputs
-        return {"peak_bytes": peak}
+        return {"peak_bytes": peak, "reserved_bytes": reserved}
 
     def do_trace(self, message: Message, _: list[int]) -> Message:
         """forward at slot 0, `calls` times under PyTorch's profiler: see `trace`."""
