@@ -123,9 +123,13 @@ class Measurement(_Frozen):
     reference_alone_ms: float = Field(description="the reference before the submission's process existed")
     submission_call_ms: float | None = Field(description="without the gate: launch overhead included")
     reference_call_ms: float | None
-    submission_single_call_ms: float | None = Field(description="from turns of one call, forward timed apart from the copy; None where all turns are of one")
+    submission_single_call_ms: float | None = Field(
+        description="from turns of one call, forward timed apart from the copy; None where all turns are of one"
+    )
     reference_single_call_ms: float | None
-    single_call_counts: bool = Field(description="a call alone is slower than one in a row, beyond the noise: it counts")
+    single_call_counts: bool = Field(
+        description="a call alone is slower than one in a row, beyond the noise: it counts"
+    )
     submission_event_ms: float | None = Field(description="diagnostic: CUDA events inside the submission's process")
     reference_event_ms: float | None
 

@@ -43,7 +43,7 @@ class Zygote:
 
     def __init__(self, channel: Channel, pid: int) -> None:
         self._channel = channel
-        self._pid = pid
+        self.pid = pid
 
     @classmethod
     def start(cls, root: str, *, contained: bool) -> Zygote:
@@ -75,7 +75,7 @@ class Zygote:
     def __exit__(self, *_: object) -> None:
         self._channel.close()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+            os.waitpid(self.pid, 0)
 
     def new_scratch(self, role: str, uid: int | None, nbytes: int) -> str:
         """An empty scratch folder for a role in place of its last one; at most `nbytes` where a tmpfs can be had."""

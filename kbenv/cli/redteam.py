@@ -35,7 +35,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )  # fmt: skip
     parser.add_argument("--shard", metavar="K/N", help="every N-th file, from the K-th on, for N processes to share")
     parser.add_argument("--tests", type=Path, metavar="DIR", help="the tests/ of a checkout (default: this one's)")
-    parser.add_argument("--quick", action="store_true", help="a short clock and tight limits: wider intervals, same checks")
+    parser.add_argument(
+        "--quick", action="store_true", help="a short clock and tight limits: wider intervals, same checks"
+    )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write what came of each, as JSON")
     add_judging_options(parser)
     parser.set_defaults(func=run, protocol="hardened", require_custom_kernel=False)

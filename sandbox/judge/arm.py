@@ -53,6 +53,7 @@ class Arm:
     def __init__(self, zygote: Zygote, role: str, setting: Setting, uid: int | None, scratch: str) -> None:
         self.role = role
         self._zygote = zygote
+        self._trusted = {str(pid) for pid in (1, os.getpid(), os.getppid(), zygote.pid)}
         self._setting = setting
         self._uid = uid
         ours, theirs = pair()
@@ -169,7 +170,7 @@ class Arm:
 
     def _pids(self) -> list[int]:
         """The runner's processes, orphans too where a pid namespace or a uid of its own shows them."""
-        return _descendants(self.pid) if self._alone or self._uid is None else _pids_of(self._uid)
+        return _descendants(self.pid) if self._alone or self._uid is None else _pids_of(self._uid, self._trusted)
 
     def _proportional_bytes(self) -> int | None:
         """As `resident_bytes`, a page shared by n processes counted as 1/n in each."""
@@ -299,10 +300,11 @@ def _error_from(error: Any, role: str) -> ArmError:
     return ArmError(kind, message[:600], error["detail"][:32768] or None)
 
 
-def _pids_of(uid: int | None) -> list[int]:
+def _pids_of(uid: int | None, trusted: set[str]) -> list[int]:
+    """Of all processes but those that are known."""
     pids = []
     for name in os.listdir("/proc"):
-        if name.isdigit():
+        if name.isdigit() and name not in trusted:
             with contextlib.suppress(OSError):
                 if os.stat(f"/proc/{name}").st_uid == uid or _real_uid(name) == uid:
                     pids.append(int(name))

@@ -37,7 +37,12 @@ def warm(get_evaluator: GetEvaluator, engine: DockerClient) -> Warm:
     )
     timing = quick.timing.model_copy(update={"runner_pairs": 2, "slow_runner_pairs": 2})
     evaluator = get_evaluator(
-        "verified tight", sandbox="docker", limits=limits, timing=timing, standard_trials=2, hidden_inputs=quick.hidden_inputs
+        "verified tight",
+        sandbox="docker",
+        limits=limits,
+        timing=timing,
+        standard_trials=2,
+        hidden_inputs=quick.hidden_inputs,
     )
     carrier: Any = evaluator._sandbox._carrier
     carrier._facts = replace(carrier._facts, memory_bytes=5 << 29)

@@ -55,7 +55,9 @@ def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluat
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=name_of(c)) for c in HONEST if "SPEEDUP_AT_LEAST" in c.constants])
 def test_an_honest_speed_is_credited(case, get_evaluator):
-    verdicts = (get_evaluator("hardened brisk").evaluate(case.problem, case.source) for _ in range(3))  # a busy machine: again
+    verdicts = (
+        get_evaluator("hardened brisk").evaluate(case.problem, case.source) for _ in range(3)
+    )  # a busy machine: again
     claimed = case.constants["SPEEDUP_AT_LEAST"]
     assert any(verdict.speedup is not None and verdict.speedup.value >= claimed for verdict in verdicts)
 
