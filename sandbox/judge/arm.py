@@ -137,16 +137,17 @@ class Arm:
     def pause(self) -> None:
         """Stops every process of the runner; returns when a look finds no further one, and all threads stand still."""
         stopped: set[int] = set()
+        found = {self.pid}  # often all there is; nobody else has this number before it is waited for
         for _ in range(_PAUSE_ROUNDS):
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped |= found
             found = set(self._pids()) - stopped
             if not found:
                 self._paused = stopped
                 self._await_still()
                 return
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-            stopped |= found
         raise ArmError("malformed", f"the {self.role} starts processes faster than they can be stopped")
 
     def _await_still(self) -> None:

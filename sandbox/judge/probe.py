@@ -89,7 +89,7 @@ def _near_one_signed(x: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _dip(x: torch.Tensor, generator: torch.Generator) -> None:
-    """Near 1, save that along each axis after a stretch of sixteenths, sooner or later, as many sixteens come: a running
+    """Near 1, save that along each axis a stretch of sixteenths is made good by as many sixteens, later: a running
     product all but vanishes for a while."""
     _near_one(x, generator)
     for axis, size in enumerate(x.shape):

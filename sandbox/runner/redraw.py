@@ -2,9 +2,10 @@
 
 A scale that is 1 and a bias that is 0 cannot be told from their absence, and code that looks for them could take a
 shortcut. So a parameter that construction leaves constant, a buffer that is registered constant, and the running
-statistics of normalisations are drawn instead, by a key of (kind, shape, constant, ordinal) and a secret: two models that create equal constants in equal
-order get equal draws, whatever their parameters are called. It happens where the constant is written, so that code
-which packs weights in its constructor packs the draws. Nothing is taken from PyTorch's global generator.
+statistics of normalisations are drawn instead, by a key of (kind, shape, constant, ordinal) and a secret: two models
+that create equal constants in equal order get equal draws, whatever their parameters are called. It happens where the
+constant is written, so that code which packs weights in its constructor packs the draws. Nothing is taken from
+PyTorch's global generator.
 
 In a submission only constants are drawn that the reference has, too: a scale of its own stays what it is. What evades
 this keeps its constants, and is wrong wherever they matter.

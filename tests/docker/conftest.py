@@ -30,7 +30,7 @@ def engine() -> Iterator[DockerClient]:
 
 @pytest.fixture(scope="session")
 def warm(get_evaluator: GetEvaluator, engine: DockerClient) -> Warm:
-    """Under "verified tight" rules that are over sooner still, with limits soon reached, as on an engine with little memory."""
+    """Under "verified tight" rules that are over sooner still, and limits as on an engine with little memory."""
     tight, quick = make_protocol("verified tight"), quick_protocol()
     limits = tight.limits.model_copy(
         update={"build_s": 8.0, "call_s": 3.0, "host_memory_bytes": 1 << 30, "scratch_bytes": 256 << 20}
