@@ -1,7 +1,8 @@
 """Measures what the Docker sandbox costs beside the process sandbox, on the CPU, in benchmarks/results/sandbox.md.
 
 Both take the same submissions to a tiny problem in turn, under `verified` with a brisk clock. Each measurement waits
-until the rest of the machine is quiet, not for ever; the table says how often it was. Needs an engine on this machine with the image, and root for the process sandbox to have what Docker has.
+until the rest of the machine is quiet, not for ever; the table says how often it was. Needs an engine on this machine
+with the image, and root for the process sandbox to have what Docker has.
 """
 
 from __future__ import annotations

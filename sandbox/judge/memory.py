@@ -88,10 +88,9 @@ def _peak(job: Job, role: str, slots: Slots, timeout_s: float) -> _Peak | None:
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             growth = max(0, _free() - min(least))
-    numbers = [reported.get(name) for name in ("peak_bytes", "reserved_bytes")]
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
+    if type(peak) is not int or type(reserved) is not int or min(peak, reserved) < 0:
         raise ArmError("malformed", f"the {role} reported no peak")
-    peak, reserved = numbers
     return _Peak(inputs + peak, reserved, growth)
 
 
