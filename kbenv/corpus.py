@@ -20,6 +20,10 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 SLOWED_DOWN = 0.7
 """What "no_effect" submissions may at most be credited with: they do twice to ten times the reference's work."""
 NO_EFFECT = "no_effect"
+UNJUDGED = "UNJUDGED"
+"""In `Case.expect`: the problem itself is refused, so that there is no verdict."""
+BEST_EFFORT = "BEST_EFFORT"
+"""The constant that says why such a submission may be credited, for what it is, all the same."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verd
     """What of a verdict must not be, in words; None when all is as it should."""
     if kind == "honest":
         return None if verdict.credited else f"refused: {verdict.status} ({verdict.message})"
-    if not verdict.credited:
+    if not verdict.credited or BEST_EFFORT in case.constants:
         return None
     assert verdict.speedup is not None  # of a credited verdict
     if NO_EFFECT not in case.expect:

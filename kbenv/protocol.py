@@ -269,7 +269,7 @@ the gate of core/level3/gated_feed_forward are to take some 0.13 ms of 1.75 ms i
 one element takes 2 us, 0.2% of a millisecond."""
 PROBES = (
     "rows", "columns", "row-means", "column-means", "outliers", "signs", "shifted", "far-above", "far-below",
-    "near-one", "near-one-signed", "wide", "large", "narrow", "small", "zero-rows", "ties", "dip",
+    "near-one", "near-one-signed", "wide", "large", "narrow", "small", "zero-rows", "ties", "dip", "inner-dip",
     "ends", "constants",
 )  # fmt: skip
 """Of `kbenv.sandbox.judge.probe`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbenv.cli.judging import add_judging_options, open_evaluator
-from kbenv.errors import SandboxError, UsageError
+from kbenv.errors import ReferenceFaultError, SandboxError, UsageError
 
 if TYPE_CHECKING:
     from kbenv.corpus import Case
@@ -96,12 +96,14 @@ def parse_shard(text: str | None) -> tuple[int, int]:
 
 def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Namespace) -> dict[str, Any]:
     """One row of the matrix: what was expected, what came, and whether that may be."""
-    from kbenv.corpus import find_violation
+    from kbenv.corpus import BEST_EFFORT, UNJUDGED, find_violation
 
     row: dict[str, Any] = {"kind": kind, "name": case.name, "problem": case.constants["PROBLEM"]}
     if kind == "exploit":
         row["expected"] = list(case.expect)
-    changes = case.constants.get("PROTOCOL", {})
+    changes = dict(case.constants.get("PROTOCOL", {}))
+    if case.constants.get("SLOW"):
+        changes["limits"] = evaluator.protocol.limits.model_copy(update={"build_s": 200.0, "job_s": 400.0})
     try:
         for _ in range(_TRIES):
             if changes:  # rules of its own: a judge of its own
@@ -114,12 +116,16 @@ def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Name
             violation = find_violation(kind, case, verdict)
             if violation is None or kind == "honest" or "no_effect" not in case.expect:
                 break
+    except ReferenceFaultError as error:
+        outcome = "ok" if kind == "exploit" and UNJUDGED in case.expect else "unjudged"
+        return row | {"outcome": outcome, "said": " ".join(str(error).split())[:300]}
     except SandboxError as error:
         print(f"kbenv: {case.name}: {error}", file=sys.stderr)
         return row | {"outcome": "unjudged", "said": " ".join(str(error).split())[:300]}
     speedup = verdict.speedup.model_dump() if verdict.speedup else None
     said = violation or verdict.status.value + (f" {verdict.speedup.value:.3g}x" if verdict.speedup else "")
+    noted = verdict.credited and BEST_EFFORT in case.constants
     return row | {
-        "outcome": "VIOLATION" if violation else "ok", "said": said, "status": verdict.status.value,
+        "outcome": "VIOLATION" if violation else "noted" if noted else "ok", "said": said, "status": verdict.status.value,
         "message": verdict.message, "speedup": speedup, "seconds": round(sum(verdict.seconds.values()), 2),
     }  # fmt: skip

@@ -283,6 +283,7 @@ def _environment(scratch: str, threads: int) -> dict[str, str]:
         "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps",
     }  # fmt: skip
     return {name: os.path.join(scratch, folder).rstrip("/") for name, folder in folders.items()} | {
+        "USER": "kbenv",  # whoever asks for a name: the uid has none
         "MAX_JOBS": str(os.cpu_count() or 1),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),

@@ -368,6 +368,8 @@ class Job:
 
     def standard_trials(self) -> None:
         self._nonfinite_allowed = False
+        first: torch.Tensor | None = None
+        varies = False
         for trial, seed in enumerate(self.seeds.standard):
             slot = trial % self.plan.slots
             on_device = self.on_device and self.protocol["drawing"] == "device"
@@ -375,6 +377,10 @@ class Job:
             self._nonfinite_allowed |= count_nonfinite(self.store.expected, slot, self.device) > 0
             if trial == 0:
                 self._look_for_randomness(slot)
+            expected = self.store.expected.slot(slot)
+            if first is None:
+                first = expected.clone()
+            varies = varies or not same_bytes(first, expected)
             if (reason := self.truth.calibrate(slot)) is not None:
                 raise InfrastructureFault(
                     "reference",
@@ -395,6 +401,12 @@ class Job:
             if not comparison.passed:
                 raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
         self._keep_printed()
+        if not varies and self.truth.calibrated and len(self.seeds.standard) > 1:
+            raise InfrastructureFault(
+                "reference",
+                "the reference's output is the same whatever goes in, so that nothing can be learned about a kernel; "
+                "choose another problem, or --protocol verified",
+            )
 
     def _ill_conditioned(self, reason: str) -> InfrastructureFault:
         text = f"{reason}, too much to judge by; choose another problem, or --protocol verified"

@@ -89,17 +89,25 @@ def _near_one_signed(x: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _dip(x: torch.Tensor, generator: torch.Generator) -> None:
-    """Near 1, save that along each axis a stretch of sixteenths is made good by as many sixteens, later: a running
+    """Near 1, save that along the last axis a stretch of sixteenths is made good by as many sixteens, later: a running
     product all but vanishes for a while."""
+    _dip_along(x, x.dim() - 1, generator)
+
+
+def _inner_dip(x: torch.Tensor, generator: torch.Generator) -> None:
+    """The same along the last axis but one."""
+    _dip_along(x, x.dim() - 2, generator)
+
+
+def _dip_along(x: torch.Tensor, axis: int, generator: torch.Generator) -> None:
     _near_one(x, generator)
-    for axis, size in enumerate(x.shape):
-        steps, first, gap = torch.rand(3, generator=generator, device=x.device).tolist()
-        steps = round(5 + 18 * steps)
-        if size >= 8 * steps:
-            start = round(first * size / 4)
-            end = start + steps + round((0.1 + 0.9 * gap) * size / 2)
-            x.narrow(axis, start, steps).div_(16)
-            x.narrow(axis, end, steps).mul_(16)
+    steps, first, gap = torch.rand(3, generator=generator, device=x.device).tolist()
+    size = x.shape[axis]
+    steps = min(round(5 + 18 * steps), size // 8)
+    start = round(first * size / 4)
+    end = start + steps + round((0.3 + 0.7 * gap) * size / 2)
+    x.narrow(axis, start, steps).div_(16)
+    x.narrow(axis, end, steps).mul_(16)
 
 
 def _shifted(x: torch.Tensor, generator: torch.Generator) -> None:
@@ -178,17 +186,28 @@ PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
     "rows": _rows, "columns": _columns, "row-means": _row_means, "column-means": _column_means, "outliers": _outliers,
     "signs": _signs, "shifted": _shifted, "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
     "near-one-signed": _near_one_signed, "wide": _wide, "large": _large, "narrow": _narrow, "small": _small,
-    "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "ends": _ends, "constants": _constants,
+    "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "inner-dip": _inner_dip, "ends": _ends,
+    "constants": _constants,
 }  # fmt: skip
 _ELEMENTWISE = frozenset(
     {"outliers", "signs", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
 )
-_LEAST_AXES = {"rows": 1, "zero-rows": 1, "columns": 2, "row-means": 2, "column-means": 2}
+_LEAST_AXES = {"rows": 1, "zero-rows": 1, "dip": 1, "inner-dip": 2, "columns": 2, "row-means": 2, "column-means": 2}
 LARGEST_ERROR = {"far-above": 1e-6, "far-below": 1e-6}
 """The reference's own relative error beyond which a probe asks for more care than honest code need take: a variance
 from sums of squares is right for usual means, and loses everything to one of 200 standard deviations."""
 _FILLING = frozenset(
-    {"row-means", "column-means", "shifted", "far-above", "far-below", "near-one", "near-one-signed", "dip"}
+    {
+        "row-means",
+        "column-means",
+        "shifted",
+        "far-above",
+        "far-below",
+        "near-one",
+        "near-one-signed",
+        "dip",
+        "inner-dip",
+    }
 )
 """Probes that leave no zero where one was."""
 
