@@ -124,8 +124,8 @@ def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Name
         return row | {"outcome": "unjudged", "said": " ".join(str(error).split())[:300]}
     speedup = verdict.speedup.model_dump() if verdict.speedup else None
     said = violation or verdict.status.value + (f" {verdict.speedup.value:.3g}x" if verdict.speedup else "")
-    noted = verdict.credited and BEST_EFFORT in case.constants
+    outcome = "noted" if verdict.credited and BEST_EFFORT in case.constants else "ok"
     return row | {
-        "outcome": "VIOLATION" if violation else "noted" if noted else "ok", "said": said, "status": verdict.status.value,
+        "outcome": "VIOLATION" if violation else outcome, "said": said, "status": verdict.status.value,
         "message": verdict.message, "speedup": speedup, "seconds": round(sum(verdict.seconds.values()), 2),
     }  # fmt: skip
