@@ -66,7 +66,7 @@ def start(out: str, pause_s: float, agents: list[str]) -> int:
     kbenv.evaluator.Evaluator = make_evaluator  # type: ignore[assignment, misc]
     run.open_model = open_model
     words = "run --model slow --problems core/level1/* --calls 8 --context summary --context-answers 1"
-    words += " --problems-at-once 2 --max-calls 1000"
+    words += " --parallel 2 --max-calls 1000"
     return main([*words.split(), "--out", out, *(part for agent in agents for part in ("--agent", agent))])
 
 

@@ -262,7 +262,7 @@ def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
         (["--agent", "nobody"], "must be one of single-shot, multi-turn"),
         (["--feedback", "x"], "--feedback must be e, p, e,p or none"),
         (["--target-speedup", "0"], "--target-speedup must be above 0"),
-        (["--problems-at-once", "0"], "--problems-at-once must be at least 1"),
+        (["--parallel", "0"], "--parallel must be at least 1"),
     ],
 )
 def test_bad_numbers_are_one_line_and_exit_code_two(
@@ -477,7 +477,7 @@ def test_problems_in_progress_at_once_end_like_one_after_the_other(
     tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(make_verdict(speedup=2.0))
-    more = ["-n", "2", "--problems-at-once", "2"]
+    more = ["-n", "2", "--parallel", "2"]
     assert main(arguments(tmp_path, replay, *more, problems="core/level1/*")) == 0
     table = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " PASSED 2/2 " in line]
     assert table == ["core/level1/relu", "core/level1/softmax"]
