@@ -259,6 +259,8 @@ def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
         (["--calls", "0"], "--calls must be at least 1"),
         (["--calls", "2", "-n", "3"], "-n 3 samples need more than --calls 2"),
         (["--agent", "search", "-n", "3"], "-n belongs to other agents than search"),
+        (["--patience", "3"], "--patience belongs to other agents than single-shot"),
+        (["--agent", "reflect", "--parents", "3"], "--parents belongs to other agents than reflect"),
         (["--agent", "nobody"], "must be one of single-shot, multi-turn"),
         (["--feedback", "x"], "--feedback must be e, p, e,p or none"),
         (["--target-speedup", "0"], "--target-speedup must be above 0"),
@@ -335,7 +337,8 @@ def test_every_agent_runs_from_the_command_line_and_goes_on_from_the_disk(
     numbers = iter(range(100))
     model = ScriptedModel([lambda messages: make_answer(next(numbers))])
     use_model(monkeypatch, model)
-    more = ["--agent", agent, "--calls", "6", "--context", "summary", "--context-answers", "1"]
+    more = ["--agent", agent, "--calls", "6"]
+    more += [] if agent == "single-shot" else ["--context", "summary", "--context-answers", "1"]
     assert main(arguments(tmp_path, "some/model", *more)) == 0
     assert len(model.asked) == 6
     first = capsys.readouterr().out

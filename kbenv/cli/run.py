@@ -219,7 +219,7 @@ class _Run:
         def on_turn(turn: Turn) -> None:
             new = model.finish(turn)
             turns.append(turn)
-            progress.show(problem.id, turn, stored=not new, by_turn=self.answers > self.settings_n)
+            progress.show(problem.id, turn, stored=not new, by_turn=not self.kind.one_answer)
 
         def row(fault: str | None = None, excluded: bool = False) -> _Row:
             return _Row(Trajectory(problem.id, self.kind.name, model.name, tuple(turns)), fault, excluded)
@@ -243,11 +243,6 @@ class _Run:
         finally:
             progress.finish_problem(self.answers - len(turns))
         return row(), None
-
-    @property
-    def settings_n(self) -> int:
-        """Samples of a problem, as lines of progress count them."""
-        return self.answers if self.kind.name in ("single-shot", "search") else self.settings.n or 1
 
     def _make_env(self, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
         from kbenv.env import MultiTurnEnv, SingleTurnEnv
@@ -344,10 +339,11 @@ def _play_all(
 
 def _write_files(this_run: _Run, store: Store) -> None:
     """The run's trajectories and its ledger, one line for each turn and call. Raises StoreError."""
+    from kbenv.store import StoredTurn
     from kbenv.trajectory import dataset_card, ledger_line, to_json, turn_line
 
     calls = list(store.calls())
-    lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if hasattr(call, "judged")]
+    lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if isinstance(call, StoredTurn)]
     store.write_text(TRAJECTORIES, "".join(lines))
     store.write_text("README.md", dataset_card(TRAJECTORIES))
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
