@@ -24,7 +24,8 @@ LAYERS = (
     {"kbenv.env", "kbenv.vector"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt",
+        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.machine_code", "kbenv.metrics",
+        "kbenv.profile", "kbenv.prompt",
         "kbenv.provenance", "kbenv.reward", "kbenv.screen",
         "kbenv.spaces", "kbenv.store",
     },
