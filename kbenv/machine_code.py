@@ -38,15 +38,16 @@ _KINDS: dict[str, str] = {
     "shuffle": r"SHFL\b",
     "barrier": r"(?:BAR|WARPSYNC|SYNCS)\b",
     "fp32": r"F(?:FMA|ADD|MUL)2?\b",
-    "fp16": r"H(?:FMA|ADD|MUL)2\b",
     "fp64": r"D(?:FMA|ADD|MUL)\b",
     "special_function": r"MUFU\b",
 }
 """Opcodes of NVIDIA's instruction set reference ("CUDA Binary Utilities"), Volta to Blackwell, by kind."""
 _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
-_ARCH = re.compile(r"^\s*(?:arch = |code for )sm_(\d+)", re.MULTILINE)
+_ARCH = re.compile(r"^\s*(?:arch = |code for )sm_(\d+)[af]?\s*$", re.MULTILINE)
 _FUNCTION = re.compile(r"^\s*Function\s*:?\s+([^\s:]+)\s*:?\s*$", re.MULTILINE)
+_COUNTS_RESERVED = 90
+"""From this capability on SHARED holds what the system reserves of each block, unless it is zero (seen with CUDA 13)."""
 _USAGE = re.compile(r"\b(REG|STACK|SHARED|LOCAL):(\d+)")
 
 
@@ -138,7 +139,10 @@ def instruction_kinds() -> tuple[str, ...]:
 
 
 def parse_resource_usage(text: str) -> dict[tuple[int, str], dict[str, int]]:
-    """What `cuobjdump -res-usage` prints: REG, STACK, SHARED and LOCAL by capability and function."""
+    """What `cuobjdump -res-usage` prints: REG, STACK, SHARED and LOCAL by capability and function.
+
+    Of a bare cubin it does not say the capability, which is 0 here.
+    """
     usages = {}
     for capability, name, body in _functions(text):
         numbers = {key: int(value) for key, value in _USAGE.findall(body.split("Function", 1)[0])}
@@ -161,12 +165,14 @@ def parse_sass(text: str) -> dict[tuple[int, str], dict[str, int]]:
 
 
 def read_kernels(usage_text: str, sass_text: str) -> tuple[KernelCode, ...]:
-    """The kernels of an artefact, from the two dumps; those that one of them lacks have no instructions or usage."""
+    """The kernels of an artefact, from the two dumps; one that the second lacks has no instructions."""
     usages, mixes = parse_resource_usage(usage_text), parse_sass(sass_text)
     kernels = []
-    for key in usages:
-        usage, (capability, name) = usages[key], key
+    for (named, name), usage in usages.items():
+        capability = named or next((of_code for of_code, other in mixes if other == name), 0)
         registers, shared = usage["REG"], usage.get("SHARED", 0)
+        if capability >= _COUNTS_RESERVED and shared:
+            shared = max(0, shared - MULTIPROCESSORS.get(capability, MULTIPROCESSORS[90]).shared_reserved)
         kernels.append(
             KernelCode(
                 name=name,
@@ -174,7 +180,7 @@ def read_kernels(usage_text: str, sass_text: str) -> tuple[KernelCode, ...]:
                 registers=registers,
                 stack_bytes=usage.get("STACK", 0),
                 shared_bytes=shared,
-                instructions=mixes.get(key, {}),
+                instructions=mixes.get((capability, name), {}),
                 occupancy=tuple(occupancies(capability, registers, shared)),
             )
         )
@@ -275,11 +281,12 @@ def _functions(text: str) -> Iterator[tuple[int, str, str]]:
     """Capability, name and body of each function in a dump."""
     marks = sorted([*_ARCH.finditer(text), *_FUNCTION.finditer(text)], key=lambda match: match.start())
     capability = 0
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    ends = [*(mark.start() for mark in marks), len(text)][1:]
+    for mark, end in zip(marks, ends, strict=False):
         if mark.re is _ARCH:
             capability = int(mark.group(1))
         else:
-            yield capability, mark.group(1), text[mark.end() : following.start() if following else len(text)]
+            yield capability, mark.group(1), text[mark.end() : end]
 
 
 def relevant(kernels: Sequence[KernelCode], names: frozenset[str]) -> tuple[KernelCode, ...]:

@@ -328,7 +328,8 @@ def render_profile(
         return None
     defined = defined_kernels(source)
     kernels = list_kernels(verdict.provenance, source) if verdict.provenance is not None else ()
-    own = {item.short_name: item for item in code if item.short_name in defined}
+    newest = sorted(code, key=lambda item: item.capability)  # of code for several devices the one that fits best
+    own = {item.short_name: item for item in newest if item.short_name in defined}
     launches = _longest(counters, defined)
     roof = measure_roof(verdict)
     if not (roof or kernels or own or launches):

@@ -36,8 +36,8 @@ Resource usage:
  Common:
   GLOBAL:0
  Function _Z6matmulPKfS0_Pfi:
-  REG:168 STACK:64 SHARED:32768 LOCAL:0 CONSTANT[0]:556 TEXTURE:0 SURFACE:0 SAMPLER:0
- Function _ZN52_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m:
+  REG:168 STACK:64 SHARED:33792 LOCAL:0 CONSTANT[0]:556 TEXTURE:0 SURFACE:0 SAMPLER:0
+ Function _ZN29_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m:
   REG:10 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:552 TEXTURE:0 SURFACE:0 SAMPLER:0
 
 Fatbin elf code:
@@ -83,7 +83,7 @@ compile_size = 64bit
 \t\t..........
 
 
-\t\tFunction : _ZN52_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m
+\t\tFunction : _ZN29_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m
 \t.headerflags\t@"EF_CUDA_SM90"
         /*0000*/                   LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;    /* 0x0000000402047981 */
         /*0010*/                   FMNMX R4, RZ, R4, !PT ;                      /* 0x00000004ff047209 */
@@ -100,7 +100,7 @@ compile_size = 64bit
 
 def test_usage_is_read_by_capability_and_function() -> None:
     usages = parse_resource_usage(USAGE)
-    assert usages[90, "_Z6matmulPKfS0_Pfi"] == {"REG": 168, "STACK": 64, "SHARED": 32768, "LOCAL": 0}
+    assert usages[90, "_Z6matmulPKfS0_Pfi"] == {"REG": 168, "STACK": 64, "SHARED": 33792, "LOCAL": 0}
     assert usages[80, "_Z6matmulPKfS0_Pfi"]["REG"] == 120
     assert len(usages) == 3
 
@@ -131,6 +131,21 @@ def test_a_kernel_joins_its_usage_and_its_instructions() -> None:
     assert kernels[80, "matmul"].instructions == {}
     assert [at.threads for at in matmul.occupancy] == [128, 256]  # 512 threads of 168 registers do not fit
     assert relevant(tuple(kernels.values()), frozenset({"relu"})) == (relu,)
+
+
+def test_a_bare_cubin_says_its_capability_only_beside_its_instructions() -> None:
+    usage = (
+        "\nResource usage:\n Common:\n  GLOBAL:0\n Function matmul:\n"
+        "  REG:128 STACK:0 SHARED:1024 LOCAL:0 CONSTANT[0]:584 TEXTURE:0 SURFACE:0 SAMPLER:0\n"
+    )
+    sass = (
+        "\n\tcode for sm_90a\n\t.target\tsm_90a\n\n\t\tFunction : matmul\n"
+        "        /*0010*/                   HGMMA.64x128x8.F32.TF32 R24, gdesc[UR4], RZ, !UPT, gsb0 ;  /* 0x01 */\n"
+    )
+    (kernel,) = read_kernels(usage, sass)
+    assert (kernel.capability, kernel.short_name, kernel.shared_bytes) == (90, "matmul", 0)
+    assert kernel.instructions["tensor_core"] == 1
+    assert [at.warps for at in kernel.occupancy] == [16, 16, 16]
 
 
 def test_text_of_another_kind_holds_no_kernels() -> None:
@@ -182,7 +197,7 @@ def test_what_does_not_exist_has_no_occupancy() -> None:
         ("_Z4reluPK6float4PS_m", "relu"),
         ("_Z1f6float4", "f"),
         ("_ZN2at6native3addIfEEvPT_", "add"),
-        ("_ZN52_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m", "relu"),
+        ("_ZN29_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m", "relu"),
         ("softmax_kernel", "softmax_kernel"),
         ("_Z", "_Z"),
     ],

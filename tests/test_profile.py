@@ -31,7 +31,7 @@ RAW = """\
 "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed","gpu__time_duration.sum",\
 "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed","sm__throughput.avg.pct_of_peak_sustained_elapsed",\
 "launch__registers_per_thread","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active"
-"","","","","","","","","","","%","us","%","%","register/thread","n/a"
+"","","","","","","","","","","","%","us","%","%","register/thread","n/a"
 "0","4242","python3.11","127.0.0.1","matmul(const float *, const float *, float *, int)","1","7","(256, 1, 1)",\
 "(64, 64, 1)","0","9.0","12.5","1,537.25","30.00","91.5","168","n/a"
 "1","4242","python3.11","127.0.0.1","relu","1","7","(256, 1, 1)","(64, 1, 1)","0","9.0","88","12.5","88","10","10","0"

@@ -395,16 +395,23 @@ class _Places:
             period = _period(counts > counts.max() / 2)
             if period is not None:
                 found.append(Period(axis, *period))
-        if found or len(self._pair.shape) < 2:
+        flat = self._flat_period()
+        if flat is None or any((p.axis, p.length) == (len(self._pair.shape) - 1, flat.length) for p in found):
             return found
+        return [flat]
+
+    def _flat_period(self) -> Period | None:
+        """Of elements in order, where it is no period of whole rows: that one is told by its axis, or as a box."""
+        if len(self._pair.shape) < 2:
+            return None
         start = self._scan.first
         window = torch.arange(start, min(start + _FLAT_WINDOW, self._pair.elements), device=self._pair.expected.device)
         e, f = self._pair.at(window)
         period = _period(_judge(e, f, *self._tolerance)[0].cpu())
-        if period is None:
-            return []
+        if period is None or period[0] % self._pair.shape[-1] == 0:
+            return None
         length, first, count = period
-        return [Period(None, length, (start + first) % length, count)]
+        return Period(None, length, (start + first) % length, count)
 
     def growth(self) -> list[Growth]:
         """Axes along which the mean error of the wrong elements rises from first to last, at least fourfold."""
@@ -504,16 +511,21 @@ def _line(sample: _Sample) -> tuple[float | None, float | None]:
         return None, None
     used = e.abs() > 0.1 * _rms(e)
     factor = float((f[used] / e[used]).median())
-    if abs(factor - 1) > 1e-3 and _share(_close(f, factor * e)) >= _EXPLAINED:
+    if _fits(e, f, factor * e):
         return _rounded(factor), None
     offset = float((f - e).median())
-    if _share((f - e - offset).abs() <= 1e-3 * abs(offset) + _CLOSE_RMS * _rms(e)) >= _EXPLAINED:
+    if _fits(e, f, e + offset):
         return None, _rounded(offset)
     slope = float(((e - e.mean()) * (f - f.mean())).sum() / (e - e.mean()).square().sum())
     offset = float((f - slope * e).median())
-    if abs(slope) > 1e-3 and _share(_close(f, slope * e + offset)) >= _EXPLAINED:
+    if abs(slope) > 1e-3 and _fits(e, f, slope * e + offset):
         return _rounded(slope), _rounded(offset)
     return None, None
+
+
+def _fits(e: torch.Tensor, f: torch.Tensor, guess: torch.Tensor) -> bool:
+    """Whether the guess meets nearly all, and is far nearer than expected itself (which may be near, too)."""
+    return _share(_close(f, guess)) >= _EXPLAINED and _rms(f - guess) <= 0.3 * _rms(f - e)
 
 
 def _rounded(value: float) -> float:
@@ -763,7 +775,7 @@ def _precision(pair: _Pair, e: torch.Tensor, f: torch.Tensor) -> Iterator[Hypoth
     if not 3e-5 <= size <= 3e-2 or not unbiased or heavy or _share(error != 0) < 0.5:
         return
     if pair.found.dtype in (torch.float32, torch.float64):
-        for name, dtype in (("stored-in-half", torch.float16), ("stored-in-bfloat16", torch.bfloat16)):
+        for name, dtype in (("stored-in-bfloat16", torch.bfloat16), ("stored-in-half", torch.float16)):
             share = _share(f.to(dtype).double() == f)
             if share >= _EXPLAINED:
                 yield Hypothesis(name, share, value=_rounded(size))
