@@ -6,6 +6,7 @@ rule that matches decides; with several answers sample i gets answer i modulo th
     [[rule]]
     when = "COMPILE_ERROR"      # searched in the last user message
     task = "CUDA"               # optional: searched in the first user message (the problem's prompt)
+    purpose = "summary"         # optional: what the call is for; without it answers that are judged
     answer = ["fixed.md"]
 
 Patterns are Python regular expressions in multi-line mode.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from kbenv.agents import Completion, Message
+from kbenv.agents import ANSWER, Completion, Message
 from kbenv.errors import ModelError, UsageError
 
 SCRIPT_NAME = "script.toml"
@@ -32,6 +33,7 @@ class _Rule(BaseModel):
 
     when: str
     task: str | None = None
+    purpose: str = ANSWER
     answer: tuple[str, ...] = Field(min_length=1)
 
     @field_validator("when", "task")
@@ -43,9 +45,10 @@ class _Rule(BaseModel):
             raise ValueError(f"not a regular expression: {error}") from error
         return pattern
 
-    def matches(self, task: str, observation: str) -> bool:
+    def matches(self, task: str, observation: str, purpose: str) -> bool:
         return bool(
-            re.search(self.when, observation, re.MULTILINE)
+            purpose == self.purpose
+            and re.search(self.when, observation, re.MULTILINE)
             and (self.task is None or re.search(self.task, task, re.MULTILINE))
         )
 
@@ -64,7 +67,7 @@ class ReplayModel:
     directory: Path
     script: _Script
 
-    def query(self, messages: Sequence[Message], *, sample: int = 0) -> Completion:
+    def query(self, messages: Sequence[Message], *, sample: int = 0, purpose: str = ANSWER) -> Completion:
         """The recorded answer to the last user message.
 
         Raises:
@@ -72,7 +75,7 @@ class ReplayModel:
         """
         said = [message.content for message in messages if message.role == "user"]
         for rule in self.script.rule:
-            if rule.matches(task=said[0], observation=said[-1]):
+            if rule.matches(task=said[0], observation=said[-1], purpose=purpose):
                 name = rule.answer[sample % len(rule.answer)]
                 return Completion(
                     text=(self.directory / name).read_text(encoding="utf-8"),

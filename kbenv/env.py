@@ -8,6 +8,7 @@ trainer must see "no reward" and never a zero that the agent did not earn.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -19,11 +20,14 @@ from kbenv.extraction import DONE, extract_code, says_done
 from kbenv.feedback import render_feedback
 from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
-from kbenv.prompt import render_prompt
+from kbenv.prompt import PromptOptions, render_prompt
 from kbenv.prompts import render
 from kbenv.reward import DEFAULT_REWARD, get_reward
 from kbenv.spaces import TextSpace
-from kbenv.verdict import Verdict
+from kbenv.verdict import Status, Verdict
+
+Profiler = Callable[[Verdict, str], str | None]
+"""From a right answer's verdict and source to what a model may read of where its time goes; None: nothing."""
 
 
 class _KernelEnv(gymnasium.Env[str, str]):
@@ -37,6 +41,9 @@ class _KernelEnv(gymnasium.Env[str, str]):
         *,
         evaluator: Evaluator | None = None,
         reward: str = DEFAULT_REWARD,
+        prompt: PromptOptions | None = None,
+        execution_feedback: bool = True,
+        profiler: Profiler | None = None,
         render_mode: str | None = None,
         **evaluator_options: Any,
     ) -> None:
@@ -49,12 +56,16 @@ class _KernelEnv(gymnasium.Env[str, str]):
         self.observation_space = TextSpace()
         self.action_space = TextSpace()
         self.problem = load_problem(problem) if isinstance(problem, str) else problem
+        self.prompt_options = prompt or PromptOptions()
+        self.execution_feedback = execution_feedback
+        self.profiler = profiler
         self._reward = get_reward(reward)
         self._owns_evaluator = evaluator is None
         self.evaluator = Evaluator(**evaluator_options) if evaluator is None else evaluator
         self._turn: int | None = None  # None: an episode must be started first
         self._verdict: Verdict | None = None
         self._best: Verdict | None = None
+        self._judged = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts an episode.
@@ -68,7 +79,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
             The prompt, and the information described at the class.
         """
         super().reset(seed=seed)
-        self._turn, self._verdict, self._best = 0, None, None
+        self._turn, self._verdict, self._best, self._judged = 0, None, None, False
         return self._prompt(), self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -85,14 +96,15 @@ class _KernelEnv(gymnasium.Env[str, str]):
         if self._turn is None:
             raise ResetNeeded("no episode is running: call reset() before the first step and after the last")
         code = extract_code(action)
-        if code is None and self._ends_without_code(action):
+        self._judged = code is not None or not self._ends_without_code(action)
+        if not self._judged:
             observation, reward = "", 0.0
         else:
             verdict = self._judge(code)
             self._verdict = verdict
             if verdict.credited and (self._best is None or _faster(verdict, self._best)):
                 self._best = verdict
-            observation, reward = render_feedback(verdict), self._reward(verdict)
+            observation, reward = self._feedback(code, verdict), self._reward(verdict)
         self._turn += 1
         terminated = self._is_over(action)
         if not terminated:
@@ -139,12 +151,25 @@ class _KernelEnv(gymnasium.Env[str, str]):
             return self.evaluator.format_error(self.problem, "the answer holds no fenced block with Python code")
         return self.evaluator.evaluate(self.problem, code)
 
+    def _feedback(self, code: str | None, verdict: Verdict) -> str:
+        """What the switches allow. A profile is of right answers alone: another's could tell of a hidden check."""
+        told = render_feedback(verdict) if self.execution_feedback else render("unseen.j2").strip()
+        right = verdict.status in (Status.PASSED, Status.NO_CUSTOM_KERNEL)
+        profile = self.profiler(verdict, code) if self.profiler and code is not None and right else None
+        return told if profile is None else f"{told}\n\n{profile.strip()}"
+
     def _prompt(self) -> str:
         evaluator = self.evaluator
-        return render_prompt(self.problem, evaluator.protocol, evaluator.device, evaluator.backend)
+        return render_prompt(self.problem, evaluator.protocol, evaluator.device, evaluator.backend, self.prompt_options)
 
     def _info(self) -> dict[str, Any]:
-        return {"problem": self.problem.id, "turn": self._turn, "verdict": self._verdict, "best": self._best}
+        return {
+            "problem": self.problem.id,
+            "turn": self._turn,
+            "verdict": self._verdict,
+            "best": self._best,
+            "judged": self._judged,
+        }
 
 
 class SingleTurnEnv(_KernelEnv):
@@ -189,7 +214,8 @@ class SingleTurnEnv(_KernelEnv):
     - `turn`: answers given so far in this episode;
     - `verdict`: the `kbenv.Verdict` of the last answer judged, with all its evidence, None before. It is for people and
       trainers: it says what the feedback hides, so do not show it to the agent;
-    - `best`: the credited verdict with the highest speedup so far, None when there is none.
+    - `best`: the credited verdict with the highest speedup so far, None when there is none;
+    - `judged`: whether the last answer was judged: False before any, and after one that only says `<done/>`.
 
     ## Arguments
     ```python
@@ -203,6 +229,9 @@ class SingleTurnEnv(_KernelEnv):
     - any option of `kbenv.Evaluator`, for one of the environment's own: `protocol`, `precision`, `device`, `sandbox`,
       `backend`, `require_custom_kernel`;
     - `reward`: a name from above;
+    - `prompt`: a `kbenv.prompt.PromptOptions`: examples, hardware facts and more in the prompt;
+    - `execution_feedback`: False keeps from the agent what became of its answers (the reward and `info` still say);
+    - `profiler`: a function from a right answer's verdict and source to a text that is added to the feedback;
     - `render_mode`: "ansi" for one line on the last verdict, or None.
 
     ## Version History
@@ -252,7 +281,8 @@ class MultiTurnEnv(_KernelEnv):
     - `verdict`: the `kbenv.Verdict` of the last answer judged, with all its evidence, None before any was; a turn that
       only says `<done/>` leaves it as it is. It is for people and trainers: it says what the feedback hides, so do not
       show it to the agent;
-    - `best`: the credited verdict with the highest speedup so far, None when there is none.
+    - `best`: the credited verdict with the highest speedup so far, None when there is none;
+    - `judged`: whether the last answer was judged: False before any, and after one that only says `<done/>`.
 
     ## Arguments
     ```python
@@ -262,7 +292,8 @@ class MultiTurnEnv(_KernelEnv):
     ```
 
     - `max_turns`: most answers in an episode, at least 1;
-    - `problem`, `evaluator` or its options, `reward`, `render_mode`: as in `SingleTurnEnv`.
+    - `problem`, `evaluator` or its options, `reward`, `prompt`, `execution_feedback`, `profiler`, `render_mode`: as in
+      `SingleTurnEnv`.
 
     ## Version History
     * v0: Initial version
@@ -273,15 +304,12 @@ class MultiTurnEnv(_KernelEnv):
         problem: Problem | str,
         *,
         max_turns: int = 10,
-        evaluator: Evaluator | None = None,
-        reward: str = DEFAULT_REWARD,
-        render_mode: str | None = None,
-        **evaluator_options: Any,
+        **options: Any,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1; found {max_turns}")
         self.max_turns = max_turns
-        super().__init__(problem, evaluator=evaluator, reward=reward, render_mode=render_mode, **evaluator_options)
+        super().__init__(problem, **options)
 
     def _is_over(self, action: str) -> bool:
         return self._turn == self.max_turns or says_done(action)
@@ -291,7 +319,8 @@ class MultiTurnEnv(_KernelEnv):
 
     def _continued(self, feedback: str) -> str:
         values = {"feedback": feedback, "turn": self._turn, "max_turns": self.max_turns}
-        return render("turn.j2", **values, best=self._best, done=DONE).strip()
+        best = self._best if self.execution_feedback else None
+        return render("turn.j2", **values, best=best, done=DONE).strip()
 
 
 def _faster(verdict: Verdict, other: Verdict) -> bool:

@@ -80,6 +80,11 @@ def is_hidden(verdict: Verdict) -> bool:
     return verdict.stage not in _VISIBLE_STAGES
 
 
+def shown_status(verdict: Verdict) -> Status:
+    """The status as far as the agent may be told: WRONG_HIDDEN for whatever failed in a hidden stage."""
+    return Status.WRONG_HIDDEN if is_hidden(verdict) else verdict.status
+
+
 def quoted(text: str | None, max_characters: int) -> str | None:
     """Foreign text made safe to show: cleaned, every line behind `QUOTE_PREFIX`, its middle left out when it is long.
 

@@ -2,9 +2,11 @@
 
     DIR/run.json                                          the configuration
     DIR/<problem id>/sample-<i>/turn-<jjj>.json           one answer, then also its verdict and reward
+    DIR/<problem id>/sample-<i>/call-<jjj>.json           one call whose answer the agent alone reads (a summary)
 
-Each file is written beside its place and renamed into it, so that a reader sees all of it or none. Nothing here asks a
-model or judges. One process at a time may write to a run.
+Each file is written beside its place and renamed into it, so that a reader sees all of it or none, and what a killed
+process left half-written is removed when the run goes on. Nothing here asks a model or judges. One process at a time
+may write to a run; its threads may.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -21,6 +25,7 @@ from kbenv.errors import UsageError
 from kbenv.verdict import Verdict
 
 RUN_FILE = "run.json"
+_HALF_WRITTEN = re.compile(r"\..+\.json\.[\d-]+")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
@@ -39,10 +44,18 @@ class StoredRun(_Stored):
     config: dict[str, JsonValue]
 
 
-class StoredTurn(_Stored):
-    """One answer and, once `judged`, what became of it.
+class StoredMessage(_Stored):
+    """One message of a conversation."""
 
-    `verdict` may stay None in a judged turn: the agent said that it was done and sent no code.
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class StoredCall(_Stored):
+    """One call of a model: what was sent, what came back, what it cost. Fields as in `kbenv.agents.Completion`.
+
+    `index` counts the calls of one kind (turns, others) within the sample; `observation` is the last message's text;
+    `messages` is empty in runs of kbenv 0.1.
     """
 
     schema_version: Literal[1] = 1
@@ -50,13 +63,32 @@ class StoredTurn(_Stored):
     sample: int
     index: int
     model: str
+    purpose: str = "answer"
     observation: str
+    messages: tuple[StoredMessage, ...] = ()
     answer: str
-    code: str | None = None
+    reasoning: str | None = None
     prompt_tokens: int | None
     completion_tokens: int | None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
     cost_usd: float | None
     finish_reason: str | None
+    outcome: str = "answered"
+    attempts: int = 1
+    seconds: float | None = None
+    settings: dict[str, JsonValue] = {}
+
+
+class StoredTurn(StoredCall):
+    """An answer that is played in an environment and, once `judged`, what became of it.
+
+    `verdict` may stay None in a judged turn: the agent said that it was done and sent no code.
+    """
+
+    code: str | None = None
+    parents: tuple[int, ...] = ()
+    feedback: str | None = None
     judged: bool = False
     reward: float | None = None
     verdict: Verdict | None = None
@@ -75,9 +107,12 @@ class Store:
 
     def __init__(self, directory: Path, config: dict[str, JsonValue]) -> None:
         self.directory = directory
+        self.config = config
         path = directory / RUN_FILE
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            for left in [left for left in directory.rglob(".*.json.*") if _HALF_WRITTEN.fullmatch(left.name)]:
+                left.unlink()
             if path.exists():
                 _check_equal(path, StoredRun.model_validate_json(path.read_bytes()).config, config)
             elif any(directory.iterdir()):
@@ -98,50 +133,95 @@ class Store:
         Raises:
             UsageError: the file is damaged.
         """
-        path = self._path(problem, sample, index)
-        try:
-            turn = StoredTurn.model_validate_json(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValidationError) as error:
-            raise _damaged(path, error) from error
-        if (turn.problem, turn.sample, turn.index) != (problem, sample, index):
-            raise UsageError(
-                f"{path} holds turn {turn.index} of sample {turn.sample} of {turn.problem}: a file was moved; "
-                "put it back, or delete it to ask the model again"
-            )
-        return turn
+        return _read(self._path(problem, sample, index, "turn"), StoredTurn, (problem, sample, index))
 
-    def save(self, turn: StoredTurn) -> None:
-        """Write the turn in place of what was stored for it.
+    def load_call(self, problem: str, sample: int, index: int) -> StoredCall | None:
+        """The call that is no turn, on disk, or None. Raises as `load`."""
+        return _read(self._path(problem, sample, index, "call"), StoredCall, (problem, sample, index))
+
+    def save(self, call: StoredCall) -> None:
+        """Write the turn or call in place of what was stored for it.
 
         Raises:
             StoreError: it cannot be written.
         """
-        path = self._path(turn.problem, turn.sample, turn.index)
+        path = self._path(call.problem, call.sample, call.index, "turn" if isinstance(call, StoredTurn) else "call")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, turn)
+            _write(path, call)
         except OSError as error:
             raise StoreError(
                 f"cannot write {path}: {error.strerror}; make room, then run the same command again"
             ) from error
 
-    def cost_usd(self) -> float | None:
-        """What all answers on disk have cost together; None when one of them has no known cost."""
-        total = 0.0
-        for path in sorted(self.directory.rglob("sample-*/turn-*.json")):
-            try:
-                cost = StoredTurn.model_validate_json(path.read_bytes()).cost_usd
-            except (OSError, ValidationError) as error:
-                raise _damaged(path, error) from error
-            if cost is None:
-                return None
-            total += cost
-        return total
+    def calls(self) -> Iterator[StoredCall]:
+        """Every call on disk, turns included, by problem, sample and index.
 
-    def _path(self, problem: str, sample: int, index: int) -> Path:
-        return self.directory / _folder(problem) / f"sample-{sample}" / f"turn-{index:03d}.json"
+        Raises:
+            UsageError: a file is damaged.
+        """
+        paths = [*self.directory.rglob("sample-*/turn-*.json"), *self.directory.rglob("sample-*/call-*.json")]
+        for path in sorted(paths, key=_natural_order):
+            call = _read(path, StoredTurn if path.name.startswith("turn-") else StoredCall, None)
+            if call is not None:
+                yield call
+
+    def spent(self) -> tuple[int, float | None]:
+        """How many calls are on disk, and what they have cost together; None when one of them has no known cost."""
+        costs = [call.cost_usd for call in self.calls()]
+        return len(costs), None if None in costs else sum(cost or 0.0 for cost in costs)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Put `text` into the file `name` of the run, at once.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            _write_text(self.directory / name, text)
+        except OSError as error:
+            raise StoreError(f"cannot write {self.directory / name}: {error.strerror}; make room") from error
+
+    def _path(self, problem: str, sample: int, index: int, kind: str) -> Path:
+        return self.directory / _folder(problem) / f"sample-{sample}" / f"{kind}-{index:03d}.json"
+
+
+def open_store(directory: Path) -> Store:
+    """The store of a run that exists, with the configuration that it has.
+
+    Raises:
+        UsageError: there is no run in `directory`, or its `run.json` is damaged.
+    """
+    path = directory / RUN_FILE
+    try:
+        return Store(directory, StoredRun.model_validate_json(path.read_bytes()).config)
+    except FileNotFoundError as error:
+        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from error
+    except ValidationError as error:
+        raise _damaged(path, error) from error
+
+
+_Call = TypeVar("_Call", bound=StoredCall)
+
+
+def _read(path: Path, kind: type[_Call], place: tuple[str, int, int] | None) -> _Call | None:
+    """What `path` holds, which should belong to `place` where that is given; None when there is no such file."""
+    try:
+        call = kind.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise _damaged(path, error) from error
+    if place is not None and (call.problem, call.sample, call.index) != place:
+        raise UsageError(
+            f"{path} holds {path.name.split('-')[0]} {call.index} of sample {call.sample} of {call.problem}: a file "
+            "was moved; put it back, or delete it to ask the model again"
+        )
+    return call
+
+
+def _natural_order(path: Path) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
 def _folder(problem: str) -> str:
@@ -175,11 +255,15 @@ def _shorten(text: str, limit: int = 300) -> str:
 
 
 def _write(path: Path, content: BaseModel) -> None:
+    _write_text(path, content.model_dump_json(indent=2) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
     """Replace the file at once: a crash leaves the old one or the new one, whole."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         with beside.open("w", encoding="utf-8") as file:
-            file.write(content.model_dump_json(indent=2) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from kbenv.agents import Trajectory, Turn
 from kbenv.cli import main, run
+from kbenv.cli.agents import OpenedModel
 from kbenv.errors import ModelError, SandboxError
 from kbenv.sandbox.docker import DockerSettings
 from kbenv.store import Store, StoreError
@@ -59,7 +60,10 @@ def arguments(tmp_path: Path, model: str, *more: str, problems: str = "core/leve
 
 
 def use_model(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
-    monkeypatch.setattr(run, "_open_litellm", lambda arguments: lambda problem: model)
+    def open_model(arguments: Any, name: str, problems: Any, throttle: Any) -> OpenedModel:
+        return OpenedModel(name, problems, lambda problem: model)
+
+    monkeypatch.setattr(run, "open_model", open_model)
 
 
 def test_a_complete_run_exits_with_zero_whatever_the_verdicts(
@@ -245,7 +249,7 @@ def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
     ("more", "expected"),
     [
         (["-n", "0"], "-n must be at least 1"),
-        (["--turns", "3"], "--turns belongs to --agent multi-turn"),
+        (["--turns", "3"], "--turns belongs to other agents than single-shot"),
         (["--agent", "multi-turn", "--turns", "0"], "--turns must be at least 1"),
         (["--max-cost", "0"], "--max-cost must be above 0"),
         (["--max-cost", "nan"], "--max-cost must be above 0"),

@@ -89,7 +89,7 @@ def test_spaces_are_text(make: Any) -> None:
 def test_reset_returns_the_prompt_and_empty_bookkeeping() -> None:
     observation, info = single().reset()
     assert "torch.relu(x)" in observation
-    assert info == {"problem": "core/level1/relu", "turn": 0, "verdict": None, "best": None}
+    assert info == {"problem": "core/level1/relu", "turn": 0, "verdict": None, "best": None, "judged": False}
 
 
 def test_the_code_alone_reaches_the_evaluator() -> None:
@@ -107,7 +107,7 @@ def test_single_turn_ends_after_one_answer() -> None:
     observation, reward, terminated, truncated, info = env.step(ANSWER)
     assert observation == render_feedback(verdict)
     assert (reward, terminated, truncated) == (0.0, True, False)
-    assert info == {"problem": "core/level1/relu", "turn": 1, "verdict": verdict, "best": None}
+    assert info == {"problem": "core/level1/relu", "turn": 1, "verdict": verdict, "best": None, "judged": True}
 
 
 @pytest.mark.parametrize("make", [single, multi])
@@ -210,7 +210,7 @@ def test_done_alone_ends_the_episode_without_a_verdict() -> None:
     env.step(ANSWER)
     observation, reward, terminated, truncated, info = env.step("I am content.\n<done/>")
     assert (observation, reward, terminated, truncated) == ("", 0.0, True, False)
-    assert info == {"problem": "core/level1/relu", "turn": 2, "verdict": verdict, "best": verdict}
+    assert info == {"problem": "core/level1/relu", "turn": 2, "verdict": verdict, "best": verdict, "judged": False}
     assert env.evaluator.format_errors == []
 
 

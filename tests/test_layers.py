@@ -27,7 +27,7 @@ LAYERS = (
         "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.machine_code", "kbenv.metrics",
         "kbenv.profile", "kbenv.prompt",
         "kbenv.provenance", "kbenv.reward", "kbenv.screen",
-        "kbenv.spaces", "kbenv.store",
+        "kbenv.spaces", "kbenv.store", "kbenv.gpu", "kbenv.trajectory",
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},

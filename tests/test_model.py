@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kbenv.agents import Completion, Message
-from kbenv.agents.model import ATTEMPTS, Budget, BudgetedModel, BudgetSpentError, ContextWindowError, LitellmModel
+from kbenv.agents.model import (
+    ATTEMPTS,
+    Budget,
+    BudgetedModel,
+    BudgetSpentError,
+    ContextWindowError,
+    LitellmModel,
+    redact,
+)
+from kbenv.agents.sampling import Sampling
 from kbenv.errors import ModelError, UsageError
 from tests.models import ScriptedModel
 
@@ -27,6 +37,9 @@ class ScriptedLitellm:
     AuthenticationError = type("AuthenticationError", (Exception,), {})
     BadRequestError = type("BadRequestError", (Exception,), {})
     ContextWindowExceededError = type("ContextWindowExceededError", (BadRequestError,), {})
+    ContentPolicyViolationError = type("ContentPolicyViolationError", (BadRequestError,), {})
+    BadGatewayError = type("BadGatewayError", (Exception,), {})
+    APIResponseValidationError = type("APIResponseValidationError", (Exception,), {})
 
     def __init__(self) -> None:
         self.outcomes: list[Any] = []
@@ -34,6 +47,7 @@ class ScriptedLitellm:
         self.missing_keys: list[str] = []
         self.unknown: set[str] = set()
         self.price: float | None = 0.25
+        self.supported: list[str] | None = None
 
     def get_llm_provider(self, name: str) -> tuple[str, str]:
         if name in self.unknown:
@@ -46,7 +60,10 @@ class ScriptedLitellm:
     def get_model_info(self, name: str) -> dict[str, Any]:
         if self.price is None:
             raise Exception("This model isn't mapped yet.")
-        return {"input_cost_per_token": 1e-6}
+        return {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+
+    def get_supported_openai_params(self, model: str) -> list[str] | None:
+        return self.supported
 
     def completion(self, **request: Any) -> Any:
         self.requests.append(request)
@@ -81,7 +98,9 @@ def make_model(**options: Any) -> LitellmModel:
 
 def test_a_completion_carries_text_tokens_cost_and_finish_reason(litellm: ScriptedLitellm) -> None:
     litellm.outcomes = [make_response("hello", "length")]
-    assert make_model().query(MESSAGES) == Completion("hello", 11, 7, 0.25, "length")
+    answer = make_model().query(MESSAGES)
+    assert (answer.text, answer.prompt_tokens, answer.completion_tokens) == ("hello", 11, 7)
+    assert (answer.cost_usd, answer.finish_reason, answer.outcome) == (0.25, "length", "cut-off")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +156,7 @@ def test_a_conversation_that_is_too_long_is_an_error_of_its_own(litellm: Scripte
 def test_options_are_sent_and_defaults_left_to_the_provider(litellm: ScriptedLitellm) -> None:
     litellm.outcomes = [make_response(), make_response()]
     make_model().query(MESSAGES)
-    make_model(temperature=0.5, max_tokens=99, timeout_s=12.0).query(MESSAGES)
+    make_model(sampling=Sampling(temperature=0.5, max_tokens=99), timeout_s=12.0).query(MESSAGES)
     plain, chosen = litellm.requests
     assert "temperature" not in plain
     assert "max_tokens" not in plain
@@ -150,7 +169,7 @@ def test_an_unknown_cost_is_none(litellm: ScriptedLitellm) -> None:
     litellm.price = None
     litellm.outcomes = [make_response()]
     model = make_model()
-    assert not model.knows_price()
+    assert model.price() is None
     assert model.query(MESSAGES).cost_usd is None
 
 
@@ -215,6 +234,40 @@ def test_one_budget_is_shared_by_all_models_of_a_run() -> None:
     BudgetedModel(ScriptedModel(["a"]), budget).query(MESSAGES)
     with pytest.raises(BudgetSpentError):
         BudgetedModel(ScriptedModel(["a"]), budget).query(MESSAGES)
+
+
+def test_a_budget_of_calls_is_exact_whatever_the_threads() -> None:
+    inner, budget = ScriptedModel(["a"]), Budget(max_calls=5)
+    model = BudgetedModel(inner, budget)
+
+    def ask() -> int:
+        try:
+            model.query(MESSAGES)
+        except BudgetSpentError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda _: ask(), range(40))) == 5
+    assert len(inner.asked) == 5
+
+
+def test_a_call_that_brought_no_answer_does_not_count() -> None:
+    budget = Budget(max_calls=1)
+    model = BudgetedModel(ScriptedModel([ModelError("gone"), "a"]), budget)
+    with pytest.raises(ModelError, match="gone"):
+        model.query(MESSAGES)
+    assert model.query(MESSAGES).text == "a"
+    with pytest.raises(BudgetSpentError, match=r"1 calls of 1.*--max-calls"):
+        model.query(MESSAGES)
+
+
+@pytest.mark.parametrize(
+    "name", ["SOME_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "DB_PASSWORD", "CLIENT_SECRET"]
+)
+def test_no_secret_of_the_environment_is_left_in_a_text(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "very-secret-value")
+    assert redact("see very-secret-value!") == f"see [{name}]!"
 
 
 def test_the_real_litellm_has_what_kbenv_uses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,23 +2,218 @@
 
 from __future__ import annotations
 
+import ast
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
 
-from kbenv.prompt import render_prompt
+import kbenv.prompts
+from kbenv.agents import Turn
+from kbenv.errors import UsageError
+from kbenv.gpu import GPUS, facts_about, find_gpu
+from kbenv.problems import load_problem
+from kbenv.problems.loaders import file
+from kbenv.prompt import EXAMPLES, PromptOptions, nearest_example, render_prompt
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
-from tests.fakes import make_problem
+from kbenv.provenance import detect_backend
+from kbenv.verdict import Hardware
+from tests.fakes import make_problem, make_verdict
 
-GOLDEN = Path(__file__).parent / "golden" / "single_turn_cuda.md"
+GOLDEN = Path(__file__).parent / "golden" / "prompts"
 SIZED = "import torch\n\nROWS = 8\nSIZES = {'gpu': {'ROWS': 8}, 'cpu': {'ROWS': 3}}\n"
 
 
-def test_the_prompt_is_the_golden_one() -> None:
-    text = render_prompt(make_problem(), get_protocol("verified"), "cuda:0", "auto")
-    assert text == GOLDEN.read_text(encoding="utf-8"), "delete the golden file's text and copy the new one if intended"
+def golden(name: str, text: str) -> None:
+    """Compares with the golden file; KBENV_WRITE_GOLDEN=1 writes it, to be read in the diff."""
+    path = GOLDEN / name
+    if os.environ.get("KBENV_WRITE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), "if intended: KBENV_WRITE_GOLDEN=1, and read the difference"
+
+
+def machine(name: str, device: str = "cuda:0", **overrides: Any) -> Hardware:
+    fields: dict[str, Any] = {
+        "device": device, "name": name, "memory_bytes": 143_771_000_000, "driver": "580", "multiprocessors": 132,
+        "l2_bytes": 62_914_560, "cpu": "some CPU", "cpu_count": 8,
+    }  # fmt: skip
+    return Hardware(**(fields | overrides))
+
+
+H100 = PromptOptions(hardware=facts_about("H100"))
+DETECTED = PromptOptions(hardware=facts_about(machine("NVIDIA Z9000")))
+CPU = PromptOptions(hardware=facts_about(machine("Some CPU", "cpu")), concepts=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "device", "backend", "options"),
+    [
+        ("cuda", "verified", "cuda:0", "auto", PromptOptions()),
+        ("cuda-hardened", "hardened", "cuda:0", "auto", PromptOptions()),
+        ("cuda-kernelbench", "kernelbench", "cuda:0", "cuda", PromptOptions()),
+        ("cpu", "verified", "cpu", "auto", PromptOptions()),
+        ("cuda-one-shot", "verified", "cuda:0", "auto", PromptOptions(shots="one")),
+        ("cuda-few-shot", "verified", "cuda:0", "cuda", PromptOptions(shots="few")),
+        ("triton-few-shot", "verified", "cuda:0", "triton", PromptOptions(shots="few")),
+        ("cpp-few-shot", "verified", "cpu", "cpp", PromptOptions(shots="few")),
+        ("c-few-shot", "verified", "cpu", "c", PromptOptions(shots="few")),
+        ("cuda-h100-concepts", "verified", "cuda:0", "auto", PromptOptions(hardware=H100.hardware, concepts=True)),
+        ("cuda-detected", "verified", "cuda:0", "auto", DETECTED),
+        ("cpu-detected-concepts", "verified", "cpu", "auto", CPU),
+        ("cuda-blind", "verified", "cuda:0", "auto", PromptOptions(view="blind")),
+    ],
+)
+def test_the_prompt_is_the_golden_one(
+    name: str, protocol: str, device: str, backend: str, options: PromptOptions
+) -> None:
+    text = render_prompt(make_problem(), get_protocol(protocol), device, backend, options)
+    golden(f"{name}.md", text)
+
+
+RIGHT = make_verdict(speedup=2.0)
+TURN = Turn(
+    0, 0, "# Task", "An answer.", "x = 1\n", make_verdict(speedup=1.5), 0.6, feedback="PASSED: well done.\nMore."
+)
+
+UNTOLD = replace(TURN, feedback=None)
+LATE = replace(TURN, feedback="TIMEOUT: x\ny")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("system-one", {"turns": 1}),
+        ("system-four", {"turns": 4}),
+        ("turn-first", {"feedback": "F", "turn": 2, "max_turns": 5, "best": None, "done": "<done/>"}),
+        (
+            "turn-best",
+            {"feedback": "F", "turn": 2, "max_turns": 5, "best": RIGHT, "done": "<done/>"},
+        ),
+        ("unseen", {}),
+        ("go_on", {}),
+        ("left_out-one", {"said": "# Task", "first": 1, "last": 1, "summary": None}),
+        ("left_out-summary", {"said": "# Task", "first": 1, "last": 3, "summary": "Nothing worked."}),
+        ("summary-first", {"task": "# Task", "summary": None, "first": 1, "turns": [TURN]}),
+        (
+            "summary-again",
+            {"task": "# Task", "summary": "S", "first": 4, "turns": [TURN, UNTOLD]},
+        ),
+        ("refine-credited", {"feedback": "F", "parents": 1, "credited": True, "others": [2.5, 1.25]}),
+        ("refine-failed", {"feedback": "F", "parents": 1, "credited": False, "others": []}),
+        ("refine-two", {"feedback": "F", "parents": 2, "credited": True, "others": []}),
+        ("reflect-first", {"task": "# Task", "turn": TURN, "earlier": []}),
+        ("reflect-again", {"task": "# Task", "turn": replace(TURN, answer=""), "earlier": ["Do this.", "Do that."]}),
+        ("repair-reviewed", {"feedback": "F", "reflection": "R", "anew": False, "attempts": 1}),
+        ("repair-anew", {"feedback": "F", "reflection": "", "anew": True, "attempts": 4}),
+        ("optimise-one", {"task": "# Task", "turns": [TURN], "failed": []}),
+        (
+            "optimise-failed",
+            {"task": "# Task", "turns": [TURN, TURN], "failed": [LATE]},
+        ),
+        ("tool", {}),
+    ],
+)
+def test_every_other_text_is_the_golden_one(name: str, values: dict[str, Any]) -> None:
+    golden(f"{name}.md", render(f"{name.split('-')[0]}.j2", **values))
+
+
+def test_every_template_has_a_golden_file() -> None:
+    folder = Path(kbenv.prompts.__file__).parent
+    names = {path.stem for path in folder.glob("*.j2")}
+    inside = {"single_turn", "hardware", "concepts", "examples", "feedback"}  # the task's, and those of test_feedback
+    assert {path.stem.split("-")[0] for path in GOLDEN.glob("*.md")} >= names - inside
+
+
+@pytest.mark.parametrize(
+    ("problem", "nearest"),
+    [
+        ("core/level1/relu", "elementwise"),
+        ("core/level1/softmax", "elementwise"),
+        ("core/level1/layer_norm", "elementwise"),
+        ("core/level1/matmul", "matmul"),
+        ("core/level2/conv_bias_relu", "matmul"),
+        ("core/level2/linear_gelu_scale", "matmul"),
+        ("core/level3/attention_block", "attention"),
+        ("core/level3/mlp_block", "matmul"),
+    ],
+)
+def test_one_shot_takes_the_example_nearest_to_the_problem(problem: str, nearest: str) -> None:
+    assert nearest_example(load_problem(problem)) == nearest
+
+
+@pytest.mark.parametrize("backend", ["cuda", "triton", "cpp", "c"])
+def test_every_example_is_python_that_defines_model_new_and_is_in_its_language(backend: str) -> None:
+    folder = Path(kbenv.prompts.__file__).parent / "examples"
+    for name in EXAMPLES:
+        source = (folder / name / f"{backend}.py").read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        assert any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body)
+        assert detect_backend(source) == backend
+        reference = file.read(folder / name / "reference.py", id=name, name=name, level=None)
+        assert set(reference.sizes) == {"cpu", "gpu"}
+
+
+def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:
+    options = PromptOptions(shots="one")
+    assert "ROWS = 1024" in render_prompt(make_problem(), get_protocol(), "cpu", "auto", options)
+    assert "ROWS = 16384" in render_prompt(make_problem(), get_protocol(), "cuda:0", "auto", options)
+
+
+def test_examples_in_a_language_that_has_none_are_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"no examples in 'fortran'.*triton"):
+        render_prompt(make_problem(), get_protocol(), "cuda:0", "fortran", PromptOptions(shots="one"))
+
+
+def test_the_blind_view_shows_no_drawing_of_inputs_and_keeps_the_sizes() -> None:
+    text = render_prompt(make_problem(), get_protocol(), "cpu", "auto", PromptOptions(view="blind"))
+    assert "torch.rand(" not in text
+    assert "def get_inputs" not in text
+    assert "rows = 64" in text
+    assert "def get_init_inputs" in text
+
+
+@pytest.mark.parametrize(
+    ("reported", "known"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H100 NVL", "H100 NVL"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA L40S", "L40S"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA A10G", None),
+        ("NVIDIA Z9000", None),
+    ],
+)
+def test_a_device_is_found_by_the_name_that_it_reports(reported: str, known: str | None) -> None:
+    gpu = find_gpu(reported)
+    assert (None if gpu is None else gpu.name) == known
+
+
+def test_the_table_of_gpus_is_plausible() -> None:
+    for gpu in GPUS:
+        assert find_gpu(gpu.name) is gpu
+        assert gpu.limits.shared_block_kib <= gpu.limits.shared_kib
+        peaks = dict(gpu.tflops)
+        order = [peaks[kind] for kind in ("fp32", "tf32", "bf16", "fp8", "fp4") if kind in peaks]
+        assert order == sorted(order), gpu.name
+        assert gpu.source
+
+
+def test_a_gpu_that_nobody_knows_is_a_usage_error_that_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="H100"):
+        facts_about("Voodoo 2")
 
 
 def test_the_prompt_shows_the_sizes_of_the_device() -> None:

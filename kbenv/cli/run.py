@@ -1,19 +1,37 @@
-"""`kbenv run`: an agent on many problems, every answer and verdict on disk, and a table at the end.
+"""`kbenv run`: agents on many problems, every answer and verdict on disk, and a table at the end.
 
-Run again with the same options it goes on where it stopped, and asks and judges nothing twice.
+Run again with the same options it goes on where it stopped, and asks and judges nothing twice. With several agents or
+models each pair of them is a run of its own, in a folder of its own under --out, and all share one budget.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from kbenv.cli.agents import (
+    OpenedModel,
+    add_agent_options,
+    agent_config,
+    agent_settings,
+    check_agent_options,
+    choose_agents,
+    make_throttle,
+    open_model,
+    parse_feedback,
+    prompt_options,
+)
 from kbenv.cli.judging import add_judging_options, open_evaluator
 from kbenv.errors import ModelError, SandboxError, UsageError
 from kbenv.reward import DEFAULT_REWARD, REWARDS
@@ -21,23 +39,26 @@ from kbenv.reward import DEFAULT_REWARD, REWARDS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kbenv.agents import Agent, Model, TextEnv, Trajectory, Turn
-    from kbenv.agents.recording import RecordedEvaluator, RecordedModel
+    from kbenv.agents import Outcome, TextEnv, Trajectory, Turn
+    from kbenv.agents.catalog import Kind, Settings
+    from kbenv.agents.model import Budget
+    from kbenv.agents.recording import RecordedEvaluator
+    from kbenv.env import Profiler
     from kbenv.evaluator import Evaluator
     from kbenv.problems.problem import Problem
+    from kbenv.prompt import PromptOptions
     from kbenv.store import Store
+    from kbenv.verdict import Verdict
 
 EXIT_DONE = 0
 EXIT_BUDGET = 1
 EXIT_FAULT = 3
 EXIT_INTERRUPTED = 130
 
-REPLAY_PREFIX = "replay:"
-SHIPPED_REPLAY = Path("examples") / "replay"
-DEFAULT_SAMPLES = {"single-shot": 5, "multi-turn": 1}
 NARROW_COLUMNS = 76
+TRAJECTORIES = "trajectories.jsonl"
+LEDGER = "ledger.jsonl"
 
-OpenModel = Callable[[str], "Model"]
 Stop = ModelError | OSError
 """What ends a run early: the model (or its budget), or a disk that takes nothing more."""
 
@@ -45,32 +66,24 @@ Stop = ModelError | OSError
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "run",
-        help="let an agent loose on problems",
-        description="Let an agent answer problems, judge every answer, and keep all of it in a directory. Interrupted "
+        help="let agents loose on problems",
+        description="Let agents answer problems, judge every answer, and keep all of it in a directory. Interrupted "
         "(Ctrl-C) or stopped, it goes on where it was when run again with the same options.",
         epilog="Exit codes: 0 the run is complete, whatever the verdicts; 1 the budget is spent; 2 bad usage; "
         "3 a fault of the machine, of kbenv or of the model's service.",
     )
-    parser.add_argument("--agent", choices=tuple(DEFAULT_SAMPLES), default="single-shot")
-    parser.add_argument(
-        "--model", required=True, metavar="NAME",
-        help="a litellm model name such as openai/gpt-4o (its key from the environment), or replay:DIR for recorded "
-        f"answers (replay: alone for those in {SHIPPED_REPLAY})",
-    )  # fmt: skip
-    parser.add_argument(
-        "-n", type=int, metavar="N",
-        help="independent samples a problem (default: 5 for single-shot, 1 for multi-turn)",
-    )  # fmt: skip
-    parser.add_argument("--turns", type=int, metavar="T", help="multi-turn: most answers of a sample (default: 10)")
     parser.add_argument("--problems", required=True, metavar="PATTERN", help="such as 'core/*' or 'core/level1/relu'")
     parser.add_argument("--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run is kept")
     parser.add_argument("--reward", choices=tuple(REWARDS), default=DEFAULT_REWARD)
-    parser.add_argument("--temperature", type=float, metavar="X", help="default: the provider's")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens of an answer; default: the provider's")
     parser.add_argument(
-        "--max-cost", type=float, metavar="USD", help="ask nothing more once the answers have cost this much"
+        "--dry-run", action="store_true", help="ask and judge nothing: say how many calls, tokens and dollars at most"
     )
+    parser.add_argument(
+        "--problems-at-once", type=int, default=1, metavar="N",
+        help="problems in progress at a time: while one is judged, others are answered (default: 1)",
+    )  # fmt: skip
+    add_agent_options(parser)
     add_judging_options(parser)
     parser.set_defaults(func=run)
 
@@ -85,27 +98,45 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from kbenv.problems import list_problems
-    from kbenv.store import Store
 
-    _check_numbers(arguments)
+    check_agent_options(arguments)
+    if arguments.problems_at_once < 1:
+        raise UsageError(f"--problems-at-once must be at least 1; found {arguments.problems_at_once}")
+    kinds = choose_agents(arguments)
+    throttle, at_once = make_throttle(arguments)
     problems = list_problems(arguments.problems, problems_dir=arguments.problems_dir)
-    problems, open_model = _open_model(arguments, problems)
+    models = [open_model(arguments, name, problems, throttle) for name in arguments.model]
     console = Console(highlight=False)
     started = time.monotonic()
-    progress = _Progress(console, len(problems) * _answers(arguments), by_turn=arguments.turns > 1)
+    progress = _Progress(console)
     # With a cache: independent samples are often the same text.
     with open_evaluator(arguments, progress.show_phase, cache=True) as evaluator:
-        store = Store(arguments.out, _config(arguments, evaluator))
-        this_run = _Run(arguments, evaluator, store, _within_budget(arguments, store, open_model))
+        prompt = prompt_options(arguments, evaluator)
+        runs = [
+            _Run(arguments, kind, model, _settings(arguments, model, at_once), evaluator, prompt)
+            for model in models
+            for kind in kinds
+        ]
+        if arguments.dry_run:
+            from kbenv.cli.dry_run import print_estimate
+
+            return print_estimate(console, [run.plan() for run in runs])
+        stores = [run.open_store(alone=len(runs) == 1) for run in runs]
+        budget = _budget(arguments, stores)
         try:
             with progress:
-                rows, stopped = this_run.play(problems, progress)
+                tables, stopped = _play_all(runs, stores, budget, progress)
         except KeyboardInterrupt:
             print("kbenv: interrupted; run the same command again to go on", file=sys.stderr)
             return EXIT_INTERRUPTED
-    _print_table(console, rows)
-    _print_closing(console, rows, time.monotonic() - started, arguments.out)
-    return _exit_code(rows, stopped)
+    for this_run, rows in tables:
+        if len(runs) > 1:
+            console.print(f"\n{this_run.title}", markup=False)
+        _print_table(console, rows)
+    _print_closing(console, [row for _, rows in tables for row in rows], time.monotonic() - started, arguments.out)
+    if len(tables) > 1:
+        _print_comparison(console, tables)
+    return _exit_code([row for _, rows in tables for row in rows], stopped)
 
 
 @dataclass(frozen=True)
@@ -118,174 +149,221 @@ class _Row:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What a run would do at most; for --dry-run."""
+
+    kind: Kind
+    model: OpenedModel
+    settings: Settings
+    evaluator: Evaluator
+    prompt: PromptOptions
+
+
+@dataclass(frozen=True)
 class _Run:
-    """What all problems of a run share."""
+    """One agent with one model: what all its problems share."""
 
     arguments: argparse.Namespace
+    kind: Kind
+    model: OpenedModel
+    settings: Settings
     evaluator: Evaluator
-    store: Store
-    open_model: OpenModel
+    prompt: PromptOptions
 
-    def play(self, problems: Sequence[Problem], progress: _Progress) -> tuple[list[_Row], Stop | None]:
+    @property
+    def title(self) -> str:
+        return f"{self.kind.name} with {self.model.name}"
+
+    @property
+    def answers(self) -> int:
+        """Most answers to one problem."""
+        return self.kind.answers(self.settings)
+
+    def plan(self) -> Plan:
+        return Plan(self.kind, self.model, self.settings, self.evaluator, self.prompt)
+
+    def open_store(self, *, alone: bool) -> Store:
+        """Where this run is kept: --out itself, or a folder under it where there are several. Raises UsageError."""
+        from kbenv.store import Store
+
+        out: Path = self.arguments.out
+        folder = out if alone else out / re.sub(r"[^A-Za-z0-9._+-]", "_", f"{self.kind.name}+{self.model.name}")
+        return Store(folder, self._config())
+
+    def play(self, store: Store, budget: Budget | None, progress: _Progress) -> tuple[list[_Row], Stop | None]:
         """A row for each problem, and what stopped the run before its end, if something did."""
+        from kbenv.agents.parallel import in_order
+
+        lock = threading.Lock()
+        tasks = [partial(self._play_one, problem, store, budget, progress, lock) for problem in self.model.problems]
         rows: list[_Row] = []
-        for problem in problems:
-            progress.begin(problem.id)
-            row, stopped = self._play_one(problem, progress)
+        for row, stopped in in_order(tasks, self.arguments.problems_at_once):
             rows.append(row)
-            progress.finish_problem(_answers(self.arguments))
             if stopped is not None:
                 print(f"kbenv: {stopped}", file=sys.stderr)
                 return rows, stopped
         return rows, None
 
-    def _play_one(self, problem: Problem, progress: _Progress) -> tuple[_Row, Stop | None]:
+    def _play_one(
+        self, problem: Problem, store: Store, budget: Budget | None, progress: _Progress, lock: threading.Lock
+    ) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
+        from kbenv.agents.model import BudgetedModel
         from kbenv.agents.recording import RecordedEvaluator, RecordedModel
         from kbenv.store import StoreError
 
-        name, model = self.arguments.agent, RecordedModel(self.open_model(problem.id), self.store, problem.id)
+        asked = self.model.open(problem.id)
+        model = RecordedModel(asked if budget is None else BudgetedModel(asked, budget), store, problem.id)
         turns: list[Turn] = []
 
         def on_turn(turn: Turn) -> None:
             new = model.finish(turn)
             turns.append(turn)
-            progress.show(problem.id, turn, stored=not new)
+            progress.show(problem.id, turn, stored=not new, by_turn=self.answers > self.settings_n)
 
         def row(fault: str | None = None, excluded: bool = False) -> _Row:
-            return _Row(Trajectory(problem.id, name, model.name, tuple(turns)), fault, excluded)
+            return _Row(Trajectory(problem.id, self.kind.name, model.name, tuple(turns)), fault, excluded)
 
-        if problem.id in self.evaluator.protocol.excluded:
-            return row(excluded=True), None
-        env = _make_env(self.arguments, problem, RecordedEvaluator(self.evaluator, model))
+        progress.begin(problem.id)
         try:
-            _make_agent(self.arguments, model).run(env, problem.id, on_turn)
+            if problem.id in self.evaluator.protocol.excluded:
+                return row(excluded=True), None
+            env = self._make_env(
+                problem, RecordedEvaluator(cast("Evaluator", _OneAtATime(self.evaluator, lock)), model)
+            )
+            try:
+                self.kind.make(model, self.settings).run(env, problem.id, on_turn)
+            finally:
+                env.close()
         except SandboxError as error:
             progress.say(f"{problem.id}: fault: {error}")
             return row(fault=str(error)), None
         except (ModelError, StoreError) as error:
             return row(), error
         finally:
-            env.close()
+            progress.finish_problem(self.answers - len(turns))
         return row(), None
 
+    @property
+    def settings_n(self) -> int:
+        """Samples of a problem, as lines of progress count them."""
+        return self.answers if self.kind.name in ("single-shot", "search") else self.settings.n or 1
 
-def _check_numbers(arguments: argparse.Namespace) -> None:
-    for option, value in (("-n", arguments.n), ("--turns", arguments.turns), ("--max-tokens", arguments.max_tokens)):
-        if value is not None and value < 1:
-            raise UsageError(f"{option} must be at least 1; found {value}")
-    if arguments.turns is not None and arguments.agent != "multi-turn":
-        raise UsageError("--turns belongs to --agent multi-turn; a single shot has one")
-    if arguments.max_cost is not None and not arguments.max_cost > 0:
-        raise UsageError(f"--max-cost must be above 0; found {arguments.max_cost}")
-    arguments.n = arguments.n or DEFAULT_SAMPLES[arguments.agent]
-    arguments.turns = arguments.turns or (10 if arguments.agent == "multi-turn" else 1)
+    def _make_env(self, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
+        from kbenv.env import MultiTurnEnv, SingleTurnEnv
 
+        execution, profile = parse_feedback(self.arguments.feedback)
+        options: dict[str, Any] = {
+            "evaluator": cast("Evaluator", recorded),
+            "reward": self.arguments.reward,
+            "prompt": self.prompt,
+            "execution_feedback": execution,
+            "profiler": _profiler() if profile else None,
+        }
+        if self.kind.episode == "single":
+            return SingleTurnEnv(problem, **options)
+        return MultiTurnEnv(problem, max_turns=self.kind.turns(self.settings), **options)
 
-def _answers(arguments: argparse.Namespace) -> int:
-    """Most answers to one problem."""
-    return int(arguments.n * arguments.turns)
+    def _config(self) -> dict[str, Any]:
+        """What a run must have in common with itself when it goes on; its budget may change."""
+        from kbenv.prompts import render
 
-
-def _open_model(arguments: argparse.Namespace, problems: list[Problem]) -> tuple[list[Problem], OpenModel]:
-    """The problems that the model can be asked about, and what opens it for one of them."""
-    name: str = arguments.model
-    if not name.startswith(REPLAY_PREFIX):
-        return problems, _open_litellm(arguments)
-    from kbenv.agents.replay import has_replay, load_replay
-
-    directory = _replay_directory(name.removeprefix(REPLAY_PREFIX))
-    answered = [problem for problem in problems if has_replay(directory, problem.id)]
-    if not answered:
-        raise UsageError(f"{directory} has recorded answers to none of the {len(problems)} problems asked for")
-    if len(answered) < len(problems):
-        without = ", ".join(problem.id for problem in problems if problem not in answered)
-        print(f"kbenv: no recorded answers, left out: {without}", file=sys.stderr)
-    models: dict[str, Model] = {problem.id: load_replay(directory, problem.id, name) for problem in answered}
-    return answered, models.__getitem__
-
-
-def _open_litellm(arguments: argparse.Namespace) -> OpenModel:
-    from kbenv.agents.model import LitellmModel
-
-    model = LitellmModel(arguments.model, temperature=arguments.temperature, max_tokens=arguments.max_tokens)
-    if arguments.max_cost is not None and not model.knows_price():
-        raise UsageError(
-            f"litellm has no price for {arguments.model}, so that --max-cost could not be kept; leave it out"
-        )
-    return lambda problem: model
+        keys = ("problems", "protocol", "precision", "sandbox", "backend", "require_custom_kernel", "reward")
+        return {
+            **{key: getattr(self.arguments, key) for key in keys},
+            **agent_config(self.arguments),
+            "agent": self.kind.name,
+            "model": self.model.name,
+            "problems_dir": None if self.arguments.problems_dir is None else str(self.arguments.problems_dir),
+            "device": self.evaluator.device,
+            "rules": self.evaluator.protocol.model_dump(mode="json"),
+            "system": render("system.j2", turns=self.kind.turns(self.settings)),
+        }
 
 
-def _replay_directory(text: str) -> Path:
-    if text:
-        if not Path(text).is_dir():
-            raise UsageError(f"expected a directory of recorded answers after {REPLAY_PREFIX}; {text} is none")
-        return Path(text)
-    shipped = [SHIPPED_REPLAY, Path(__file__).resolve().parents[2] / SHIPPED_REPLAY]
-    for directory in shipped:
-        if directory.is_dir():
-            return directory
-    raise UsageError(
-        f"{REPLAY_PREFIX} alone means {SHIPPED_REPLAY} of a checkout, which is not there; name a directory"
+def _profiler() -> Profiler:
+    raise UsageError("this version makes no profiles: leave p out of --feedback")
+
+
+class _OneAtATime:
+    """An evaluator for several threads: it judges one submission at a time."""
+
+    def __init__(self, evaluator: Evaluator, lock: threading.Lock) -> None:
+        self._evaluator = evaluator
+        self._lock = lock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._evaluator, name)
+
+    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+        with self._lock:
+            return self._evaluator.evaluate(problem, source)
+
+
+def _settings(arguments: argparse.Namespace, model: OpenedModel, at_once: int) -> Settings:
+    if model.service is None:
+        return agent_settings(arguments, None, 1)
+    return agent_settings(arguments, model.service.count_tokens, at_once)
+
+
+def _budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budget | None:
+    """What all runs may spend together, less what earlier ones did; None without a limit."""
+    if arguments.max_cost is None and arguments.max_calls is None:
+        return None
+    from kbenv.agents.model import Budget
+
+    spent = [store.spent() for store in stores]
+    costs = [cost for _, cost in spent]
+    return Budget(
+        arguments.max_cost,
+        arguments.max_calls,
+        spent_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
+        calls=sum(calls for calls, _ in spent),
     )
 
 
-def _within_budget(arguments: argparse.Namespace, store: Store, open_model: OpenModel) -> OpenModel:
-    """`open_model`, with all that it opens under one budget when there is one."""
-    if arguments.max_cost is None:
-        return open_model
-    from kbenv.agents.model import Budget, BudgetedModel
+def _play_all(
+    runs: Sequence[_Run], stores: Sequence[Store], budget: Budget | None, progress: _Progress
+) -> tuple[list[tuple[_Run, list[_Row]]], Stop | None]:
+    """Every run's rows, and what stopped the last of them; a stop ends those after it too."""
+    from kbenv.store import StoreError
 
-    budget = Budget(arguments.max_cost, spent_usd=store.cost_usd())
-    return lambda problem: BudgetedModel(open_model(problem), budget)
-
-
-def _config(arguments: argparse.Namespace, evaluator: Evaluator) -> dict[str, Any]:
-    """What a run must have in common with itself when it goes on; the budget may change."""
-    from kbenv.prompts import render
-
-    keys = (
-        "agent", "model", "n", "turns", "problems", "protocol", "precision", "sandbox", "backend",
-        "require_custom_kernel", "reward", "temperature", "max_tokens",
-    )  # fmt: skip
-    return {
-        **{key: getattr(arguments, key) for key in keys},
-        "problems_dir": None if arguments.problems_dir is None else str(arguments.problems_dir),
-        "device": evaluator.device,
-        "rules": evaluator.protocol.model_dump(mode="json"),
-        "system": render("system.j2", turns=arguments.turns),
-    }
+    progress.expect(sum(run.answers * len(run.model.problems) for run in runs))
+    tables: list[tuple[_Run, list[_Row]]] = []
+    for this_run, store in zip(runs, stores, strict=True):
+        if len(runs) > 1:
+            progress.say(this_run.title)
+        rows, stopped = this_run.play(store, budget, progress)
+        tables.append((this_run, rows))
+        try:
+            _write_files(this_run, store)
+        except StoreError as error:
+            stopped = stopped or error
+        if stopped is not None:
+            return tables, stopped
+    return tables, None
 
 
-def _make_agent(arguments: argparse.Namespace, model: RecordedModel) -> Agent:
-    from kbenv.agents.multi_turn import MultiTurn
-    from kbenv.agents.single_shot import SingleShot
+def _write_files(this_run: _Run, store: Store) -> None:
+    """The run's trajectories and its ledger, one line for each turn and call. Raises StoreError."""
+    from kbenv.trajectory import ledger_line, to_json, turn_line
 
-    if arguments.agent == "single-shot":
-        return SingleShot(model, n=arguments.n)
-    return MultiTurn(model, turns=arguments.turns, n=arguments.n)
-
-
-def _make_env(arguments: argparse.Namespace, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
-    from kbenv.env import MultiTurnEnv, SingleTurnEnv
-
-    evaluator = cast("Evaluator", recorded)
-    if arguments.agent == "single-shot":
-        return SingleTurnEnv(problem, evaluator=evaluator, reward=arguments.reward)
-    return MultiTurnEnv(problem, max_turns=arguments.turns, evaluator=evaluator, reward=arguments.reward)
+    calls = list(store.calls())
+    lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if hasattr(call, "judged")]
+    store.write_text(TRAJECTORIES, "".join(lines))
+    store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
 
 
 class _Progress:
     """A line for each judged answer, and below them a bar where there is a terminal."""
 
-    def __init__(self, console: Console, answers: int, by_turn: bool) -> None:
+    def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.table import Column
 
         # The description gives way first, so that the bar stays on one line of a narrow terminal.
         described = Column(no_wrap=True, overflow="ellipsis", ratio=3)
         self._console = console
-        self._by_turn = by_turn
         self._bar = Progress(
             TextColumn("{task.description}", markup=False, table_column=described),
             BarColumn(bar_width=None, table_column=Column(ratio=2)),
@@ -296,8 +374,7 @@ class _Progress:
             transient=True,
             expand=True,
         )
-        self._task = self._bar.add_task("starting", total=answers)
-        self._shown = 0
+        self._task = self._bar.add_task("starting", total=None)
         self._problem = ""
 
     def __enter__(self) -> Self:
@@ -308,6 +385,10 @@ class _Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._bar.stop()
+
+    def expect(self, answers: int) -> None:
+        """So many answers at most."""
+        self._bar.update(self._task, total=answers)
 
     def show_phase(self, phase: str) -> None:
         """What the judge is doing, beside the bar."""
@@ -320,23 +401,22 @@ class _Progress:
     def say(self, line: str) -> None:
         self._console.print(line, markup=False, soft_wrap=True)
 
-    def show(self, problem: str, turn: Turn, stored: bool) -> None:
+    def show(self, problem: str, turn: Turn, *, stored: bool, by_turn: bool) -> None:
         """One judged answer; `stored` when it was judged in an earlier run."""
-        place = f"sample {turn.sample} turn {turn.index}" if self._by_turn else f"sample {turn.sample}"
+        place = f"sample {turn.sample} turn {turn.index}" if by_turn else f"sample {turn.sample}"
         self.say(f"{problem} {place}: {_outcome(turn)}{' (from disk)' if stored else ''}")
-        self._shown += 1
         self._bar.advance(self._task)
 
-    def finish_problem(self, answers: int) -> None:
+    def finish_problem(self, needless: int) -> None:
         """Count the answers that an early end made needless."""
-        self._bar.advance(self._task, answers - self._shown)
-        self._shown = 0
+        self._bar.advance(self._task, max(0, needless))
 
 
 def _outcome(turn: Turn) -> str:
     if turn.verdict is None:
         return "done"
-    return " ".join(part for part in (turn.verdict.status.value, _speedup(turn, " ")) if part)
+    outcome = "" if turn.outcome == "answered" else f"({turn.outcome})"
+    return " ".join(part for part in (turn.verdict.status.value, outcome, _speedup(turn, " ")) if part)
 
 
 def _speedup(turn: Turn, separator: str) -> str:
@@ -392,10 +472,9 @@ def _print_closing(console: Console, rows: Sequence[_Row], seconds: float, out: 
     tokens = sum((turn.prompt_tokens or 0) + (turn.completion_tokens or 0) for turn in turns)
     costs = [turn.cost_usd for turn in turns]
     cost = "cost unknown" if None in costs else f"${sum(cost or 0.0 for cost in costs):.4f}"
-    cut = sum(turn.finish_reason == "length" for turn in turns)
     parts = [
         f"credited {credited}/{len(rows)} problems",
-        f"{len(turns)} answers" + (f" ({cut} cut off at the token limit: see --max-tokens)" if cut else ""),
+        f"{len(turns)} answers{_outcomes(turns)}",
         f"{tokens:,} tokens",
         cost,
         f"{seconds:.0f} s",
@@ -406,6 +485,42 @@ def _print_closing(console: Console, rows: Sequence[_Row], seconds: float, out: 
     for row in rows:
         if row.fault is not None:
             console.print(f"fault: {row.trajectory.problem}: {row.fault}", markup=False)
+
+
+def _outcomes(turns: Sequence[Turn]) -> str:
+    """How many answers were none, in words; empty when there were none such."""
+    words: dict[Outcome, str] = {
+        "cut-off": "cut off at the token limit: see --max-tokens",
+        "empty": "empty",
+        "refused": "refused",
+        "filtered": "stopped by the service's content filter",
+    }
+    counts = Counter(turn.outcome for turn in turns)
+    found = [f"{counts[outcome]} {words[outcome]}" for outcome in words if counts[outcome]]
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def _print_comparison(console: Console, tables: Sequence[tuple[_Run, list[_Row]]]) -> None:
+    """One line for each agent and model: what it reached, and with how many answers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("agent", "model", "credited", "best speedup (geometric mean)", "answers", "tokens", "cost"):
+        table.add_column(name, overflow="fold")
+    for this_run, rows in tables:
+        turns = [turn for row in rows for turn in row.trajectory.turns]
+        best = [row.trajectory.best.speedup or 0.0 for row in rows if row.trajectory.best is not None]
+        costs = [turn.cost_usd for turn in turns]
+        tokens = sum((turn.prompt_tokens or 0) + (turn.completion_tokens or 0) for turn in turns)
+        cells = (
+            this_run.kind.name, this_run.model.name, f"{len(best)}/{len(rows)}",
+            f"{math.prod(best) ** (1 / len(best)):.3g}x" if best else "", str(len(turns)), f"{tokens:,}",
+            "unknown" if None in costs else f"${sum(cost or 0.0 for cost in costs):.4f}",
+        )  # fmt: skip
+        table.add_row(*map(Text, cells))
+    console.print()
+    console.print(table)
 
 
 def _exit_code(rows: Sequence[_Row], stopped: Stop | None) -> int:

@@ -1,0 +1,83 @@
+"""`kbenv export`: the turns of runs as lines of JSON, for datasets and for trainers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kbenv.errors import UsageError
+
+FORMATS = ("turns", "sft", "preferences", "ledger")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the `export` subcommand."""
+    parser = subparsers.add_parser(
+        "export",
+        help="turn runs into datasets",
+        description="Write the turns of runs as lines of JSON: all of them (turns), credited conversations for "
+        "supervised fine-tuning (sft), pairs of a better and a worse answer (preferences), or every call with what it "
+        "took (ledger). docs/trajectory.md describes the fields.",
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a directory that `kbenv run` wrote")
+    parser.add_argument("--format", choices=FORMATS, default="turns", help="default: turns")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+    parser.add_argument("--min-speedup", type=float, metavar="X", help="sft: leave out slower answers")
+    parser.add_argument("--best-only", action="store_true", help="sft: of each problem the fastest answer alone")
+    parser.add_argument(
+        "--same", choices=("conversation", "task"), default="conversation",
+        help="preferences: pair answers to equal conversations (default), or the code of all answers to one problem",
+    )  # fmt: skip
+    parser.set_defaults(func=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the lines and returns the exit code.
+
+    Raises:
+        UsageError: there is no run there, a file of it is damaged, or --out cannot be written.
+    """
+    from kbenv.trajectory import to_json
+
+    text = [to_json(line) for line in _lines(arguments)]
+    if arguments.out is None:
+        sys.stdout.writelines(text)
+        return 0
+    try:
+        arguments.out.write_text("".join(text), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {arguments.out}: {error.strerror}; choose another --out") from error
+    print(f"{len(text)} lines in {arguments.out}", file=sys.stderr)
+    return 0
+
+
+def _lines(arguments: argparse.Namespace) -> Iterable[Any]:
+    from kbenv.store import StoredTurn
+    from kbenv.trajectory import ledger_line, to_preferences, to_sft, turn_line
+
+    calls = list(_calls(arguments.runs))
+    if arguments.format == "ledger":
+        return [ledger_line(call) for call, _ in calls]
+    lines = [turn_line(call, agent) for call, agent in calls if isinstance(call, StoredTurn)]
+    if arguments.format == "sft":
+        return to_sft(lines, min_speedup=arguments.min_speedup, best_only=arguments.best_only)
+    if arguments.format == "preferences":
+        return to_preferences(lines, same=arguments.same)
+    return lines
+
+
+def _calls(runs: Iterable[Path]) -> Iterator[tuple[Any, str]]:
+    """Every call with the name of its agent; a directory may hold one run or several in folders."""
+    from kbenv.store import RUN_FILE, open_store
+
+    for directory in runs:
+        found = [directory] if (directory / RUN_FILE).is_file() else sorted(directory.glob(f"*/{RUN_FILE}"))
+        if not found:
+            raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none")
+        for path in found:
+            store = open_store(path if path.is_dir() else path.parent)
+            for call in store.calls():
+                yield call, str(store.config.get("agent"))

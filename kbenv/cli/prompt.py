@@ -1,0 +1,49 @@
+"""`kbenv prompt`: shows what a model would read, before anything is asked of one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from kbenv.cli.agents import add_prompt_options, prompt_options
+from kbenv.cli.judging import add_judging_options, open_evaluator
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the `prompt` subcommand."""
+    parser = subparsers.add_parser(
+        "prompt",
+        help="show the prompt of a problem",
+        description="Print what a model reads before its first answer to a problem: the task, the rules that it is "
+        "judged by, and what the options add. Nothing is asked and nothing judged.",
+    )
+    parser.add_argument("problem", metavar="PROBLEM", help="a name such as core/level1/relu, or a problem file's path")
+    parser.add_argument("--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout")
+    parser.add_argument(
+        "--turns", type=int, default=1, metavar="T", help="answers that the model may give (default: 1)"
+    )
+    parser.add_argument("--system", action="store_true", help="also print the system message, before it")
+    add_prompt_options(parser)
+    add_judging_options(parser)
+    parser.set_defaults(func=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the prompt and returns the exit code.
+
+    Raises:
+        UsageError: the problem, a GPU's name or the examples' language is unknown.
+        SandboxError: --hardware auto, and the machine that judges could not be asked.
+    """
+    from kbenv.problems import load_problem
+    from kbenv.prompt import render_prompt
+    from kbenv.prompts import render
+
+    problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
+    with open_evaluator(arguments, lambda _: None) as evaluator:
+        options = prompt_options(arguments, evaluator)
+        text = render_prompt(problem, evaluator.protocol, evaluator.device, evaluator.backend, options)
+    if arguments.system:
+        print(render("system.j2", turns=arguments.turns))
+    print(text.rstrip())
+    return 0
