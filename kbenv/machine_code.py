@@ -47,7 +47,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?
 _ARCH = re.compile(r"^\s*(?:arch = |code for )sm_(\d+)[af]?\s*$", re.MULTILINE)
 _FUNCTION = re.compile(r"^\s*Function\s*:?\s+([^\s:]+)\s*:?\s*$", re.MULTILINE)
 _COUNTS_RESERVED = 90
-"""From this capability on SHARED holds what the system reserves of each block, unless it is zero (seen with CUDA 13)."""
+"""From this capability on SHARED holds what the system reserves of a block, unless it is zero (seen with CUDA 13)."""
 _USAGE = re.compile(r"\b(REG|STACK|SHARED|LOCAL):(\d+)")
 
 

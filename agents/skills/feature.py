@@ -20,15 +20,19 @@ from kbenv.verdict import Status, Verdict
 Feature = bool | int | float | str
 Features = Mapping[str, Feature]
 
-_ELEMENTWISE = frozenset(
-    "relu gelu silu sigmoid tanh exp log sqrt rsqrt abs pow square mul add sub div clamp where masked_fill softplus "
-    "hardtanh leaky_relu mish elu neg reciprocal".split()
-)
-_REDUCTIONS = frozenset(
-    "softmax log_softmax sum mean amax amin max min argmax argmin norm var std logsumexp layer_norm rms_norm "
-    "group_norm batch_norm cumsum LayerNorm GroupNorm BatchNorm2d RMSNorm".split()
-)
-_PRODUCTS = frozenset("matmul mm bmm linear addmm baddbmm einsum scaled_dot_product_attention".split())
+_ELEMENTWISE = frozenset({
+    "relu", "gelu", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "pow", "square", "mul", "add",
+    "sub", "div", "clamp", "where", "masked_fill", "softplus", "hardtanh", "leaky_relu", "mish", "elu", "neg",
+    "reciprocal",
+})  # fmt: skip
+_REDUCTIONS = frozenset({
+    "softmax", "log_softmax", "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "norm", "var", "std",
+    "logsumexp", "layer_norm", "rms_norm", "group_norm", "batch_norm", "cumsum", "LayerNorm", "GroupNorm",
+    "BatchNorm2d", "RMSNorm",
+})  # fmt: skip
+_PRODUCTS = frozenset({
+    "matmul", "mm", "bmm", "linear", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention",
+})  # fmt: skip
 _CONVOLUTIONS = re.compile(r"\b(?:nn\.Conv|F\.conv|torch\.conv|conv\d?d)", re.IGNORECASE)
 _CUDA_WORDS = {
     "vector_access": r"\b(?:float[24]|int4|uint4|double2|half2|__nv_bfloat162)\b",
@@ -199,7 +203,8 @@ def _first_input(tree: ast.Module) -> list[int] | None:
     for call in ast.walk(inputs) if inputs is not None else ():
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("rand", "randn"):
             sizes = [
-                arg.value if isinstance(arg, ast.Constant) else constants.get(getattr(arg, "id", "")) for arg in call.args
+                arg.value if isinstance(arg, ast.Constant) else constants.get(getattr(arg, "id", ""))
+                for arg in call.args
             ]
             whole = [size for size in sizes if isinstance(size, int)]
             return whole if whole and len(whole) == len(sizes) else None
@@ -234,7 +239,12 @@ def _forward_features(source: str) -> dict[str, Feature]:
     text = ast.unparse(forward)
     of_input: dict[str, int] = {}
     for node in ast.walk(forward):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in linears and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in linears
+            and node.args
+        ):
             argument = ast.unparse(node.args[0])
             of_input[argument] = of_input.get(argument, 0) + 1
     products = sum(name in _PRODUCTS or name == "@" or name in linears for name in names)

@@ -128,7 +128,11 @@ def load_library() -> tuple[Skill, ...]:
 
 
 def retrieve(
-    features: Features, *, without: Collection[str] = (), most: int = MOST_SKILLS, library: tuple[Skill, ...] | None = None
+    features: Features,
+    *,
+    without: Collection[str] = (),
+    most: int = MOST_SKILLS,
+    library: tuple[Skill, ...] | None = None,
 ) -> tuple[Skill, ...]:
     """The skills that apply, the likeliest gain first, then the most specific; `without` those ids."""
     skills = load_library() if library is None else library
