@@ -21,7 +21,7 @@ LAYERS = (
         "kbenv.report",
     },
     {"kbenv.agents"},
-    {"kbenv.env", "kbenv.vector"},
+    {"kbenv.env", "kbenv.vector", "kbenv.workbench"},
     {"kbenv.evaluator"},
     {
         "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.machine_code", "kbenv.metrics",

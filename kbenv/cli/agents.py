@@ -79,7 +79,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--parents", type=int, default=2, metavar="N", help="search: answers that are refined at a time")
     group.add_argument("--children", type=int, default=2, metavar="N", help="search: refinements of each (default: 2)")
     group.add_argument(
-        "--repairs", type=int, default=3, metavar="N", help="reflect: failures before another approach (default: 3)"
+        "--repairs",
+        type=int,
+        default=3,
+        metavar="N",
+        help="reflect, skills: failures before another approach (default: 3)",
     )
     group = parser.add_argument_group("model")
     group.add_argument(
