@@ -52,7 +52,7 @@ _CUDA_WORDS = {
 _C_WORDS = {
     "library_functions": r"\b(?:expf|erff|tanhf|logf|powf)\(",
     "strided_loop": r"for \(\w+ (\w+) = [^)]*\)[^;{]*\w+ \+= [^;]*\[\1 \* ",
-    "register_sums": r"\bsums\[\w+\]\[\w+\] \+=",
+    "register_sums": r"\bsums\[\w+\](?:\[\w+\])? \+= \w+\[[^;]*\* ",
     "lanes": r"\bLANES\b",
 }
 """Of C for a CPU."""

@@ -383,7 +383,7 @@ class _Places:
     def flat_tail(self) -> int | None:
         """Where no axis tells it: the elements from one on to the end."""
         first, elements = self._scan.first, self._pair.elements
-        if first == 0 or self._scan.last < elements - 1 - elements // 1000:
+        if first == 0 or self._share >= _EVERYWHERE or self._scan.last < elements - 1 - elements // 1000:
             return None
         return first if self._scan.wrong >= _EXPLAINED * (elements - first) else None
 
@@ -476,13 +476,15 @@ class _Sample:
         self.e, self.f = pair.at(self.wrong)
         self.all_e, self.all_f = pair.at(self.spread)
         self.absolute, self.relative = absolute, relative
-        self.share = scan.wrong / pair.elements
         self.rms = _rms(torch.cat([self.e, self.f]))
 
     @property
     def is_global(self) -> bool:
-        """So much is wrong that the fault is one of the whole, not of a place."""
-        return self.share > 0.3
+        """So much is off that the fault is one of the whole, not of a place.
+
+        By nearness and not by the tolerance, which a small output (a softmax) may meet nearly everywhere.
+        """
+        return _share(_close(self.all_f, self.all_e)) < 0.7
 
     def explains(self, guess: torch.Tensor, guess_all: torch.Tensor | None = None) -> float:
         """The share of the wrong elements that `guess` meets; at most that of all elements, where there is a guess."""

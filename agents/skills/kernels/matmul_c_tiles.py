@@ -9,29 +9,34 @@ import torch
 
 SOURCE = r"""
 enum { ROWS = 6, LANES = 16, DEPTH = 256 };
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 
-/* For n a multiple of 16; the last rows of a one by one. */
-static void tile(const float *restrict a, const float *restrict b, float *restrict c, long rows, long n, long k,
-                 long depth) {
-    float sums[ROWS][LANES] = {{0.0f}};
-    if (rows == ROWS)
-        for (long t = 0; t < depth; t++)
-            for (int r = 0; r < ROWS; r++)
-                for (int l = 0; l < LANES; l++) sums[r][l] += a[r * k + t] * b[t * n + l];
-    else
-        for (long t = 0; t < depth; t++)
-            for (long r = 0; r < rows; r++)
-                for (int l = 0; l < LANES; l++) sums[r][l] += a[r * k + t] * b[t * n + l];
-    for (long r = 0; r < rows; r++)
-        for (int l = 0; l < LANES; l++) c[r * n + l] += sums[r][l];
+/* With constant bounds the sums stay in registers. */
+static void tile(const float *restrict a, const float *restrict b, float *restrict c, long n, long k, long depth) {
+    lanes sums[ROWS] = {0};
+    for (long t = 0; t < depth; t++) {
+        lanes right = *(const lanes *)(b + t * n);
+        for (int r = 0; r < ROWS; r++) sums[r] += a[r * k + t] * right;
+    }
+    for (int r = 0; r < ROWS; r++) *(lanes *)(c + r * n) += sums[r];
 }
 
+static void last_rows(const float *restrict a, const float *restrict b, float *restrict c, long rows, long n, long k,
+                      long depth) {
+    for (long r = 0; r < rows; r++)
+        for (long t = 0; t < depth; t++) *(lanes *)(c + r * n) += a[r * k + t] * *(const lanes *)(b + t * n);
+}
+
+/* For n a multiple of 16. */
 void matmul(const float *restrict a, const float *restrict b, float *restrict c, long m, long n, long k) {
     for (long t = 0; t < k; t += DEPTH) {
         long depth = k - t < DEPTH ? k - t : DEPTH;
         for (long j = 0; j < n; j += LANES)
             for (long i = 0; i < m; i += ROWS)
-                tile(a + i * k + t, b + t * n + j, c + i * n + j, m - i < ROWS ? m - i : ROWS, n, k, depth);
+                if (m - i >= ROWS)
+                    tile(a + i * k + t, b + t * n + j, c + i * n + j, n, k, depth);
+                else
+                    last_rows(a + i * k + t, b + t * n + j, c + i * n + j, m - i, n, k, depth);
     }
 }
 """
