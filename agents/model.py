@@ -36,6 +36,8 @@ LONGEST_WAIT_S = 60.0
 LONGEST_RETRY_AFTER_S = 600.0
 """A service that asks for a longer pause is not waited for: the run stops and goes on when it is started again."""
 MESSAGE_CHARS = 300
+ANSWER_TOKENS = 16_000
+"""Room in the context window for an answer whose length is not bounded."""
 ANSWER_CHARS = 2_000_000
 """What is longer is cut: nobody's kernel, and the judge takes no source of more than 5 MB."""
 KEY_CHARS = 8
@@ -145,6 +147,15 @@ class LitellmModel:
         """The tokens of a conversation, by litellm (exactly where it has the model's tokenizer)."""
         payload = [{"role": message.role, "content": message.content} for message in messages]
         return int(self._litellm.token_counter(model=self.name, messages=payload))
+
+    def window(self) -> int | None:
+        """The most tokens of a conversation, as litellm knows it, with room left for an answer; None: it does not."""
+        try:
+            known = self._litellm.get_model_info(self.name).get("max_input_tokens")
+        except Exception:  # as in `price`
+            return None
+        answer = self.settings.get("max_tokens", self.settings.get("max_completion_tokens", ANSWER_TOKENS))
+        return None if known is None or not isinstance(answer, int) else max(1, int(known) - answer)
 
     def price(self) -> tuple[float, float] | None:
         """What a token of a prompt and one of an answer cost, in dollars; None where litellm does not know."""

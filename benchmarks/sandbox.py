@@ -1,8 +1,8 @@
 """Measures what the Docker sandbox costs beside the process sandbox, on the CPU, in benchmarks/results/sandbox.md.
 
-Both take the same submissions in turn. Each measurement waits until the rest of the machine is quiet, not for ever; the
-table says how often it was. Jobs are of `verified` with a brisk clock, so that what a sandbox adds is not lost in them.
-Needs an engine on this machine with the image, and root for the process sandbox to have what Docker has.
+Both take the same submissions to a tiny problem in turn, under `verified` with a brisk clock. Each measurement waits
+until the rest of the machine is quiet, not for ever; the table says how often it was. Needs an engine on this machine
+with the image, and root for the process sandbox to have what Docker has.
 """
 
 from __future__ import annotations
@@ -32,7 +32,20 @@ from kbenv.sandbox.host import Carrier, Sandbox
 from kbenv.sandbox.job import Job
 from kbenv.sandbox.process import ProcessCarrier
 
-PROBLEM = "core/level1/relu"
+PROBLEM = """\
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.rand(64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+"""So small that what a sandbox adds is not lost in what forward takes."""
 HONEST = (
     "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.clamp(min=0)\n"
 )
@@ -79,7 +92,11 @@ def quick_protocol(**limits: Any) -> Protocol:
 
 
 def make_job(source: str, **limits: Any) -> Job:
-    return Job(load_problem(PROBLEM), source, quick_protocol(**limits), "cpu", CPU_THREADS)
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(PROBLEM)
+        file.flush()
+        problem = load_problem(file.name)
+    return Job(problem, source, quick_protocol(**limits), "cpu", CPU_THREADS)
 
 
 def carriers() -> dict[str, Carrier]:
@@ -190,7 +207,7 @@ def measure_host_death(repeats: int) -> Samples:
     samples: Samples = {"docker": []}
     client = connect()
     for _ in range(repeats):
-        command = [sys.executable, "-c", _HOST, "docker", PROBLEM, HONEST]
+        command = [sys.executable, "-c", _HOST, "docker", "core/level1/relu", HONEST]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             next(line for line in process.stdout if line.strip() == "standard")
@@ -209,7 +226,7 @@ def warm_memory_bytes() -> int:
     """Of a container that has judged and waits, without the page cache that the kernel may drop."""
     client = connect()
     with Evaluator(protocol=quick_protocol(), device="cpu", sandbox="docker") as evaluator:
-        evaluator.evaluate(PROBLEM, HONEST)
+        evaluator.evaluate("core/level1/relu", HONEST)
         (container,) = containers_of(client, os.getpid())
         memory = container.stats(stream=False)["memory_stats"]
     facts = memory["stats"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kbenv.errors import UsageError
+from kbenv.protocol import Protocol
 from kbenv.verdict import Verdict
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -19,6 +20,10 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 SLOWED_DOWN = 0.7
 """What "no_effect" submissions may at most be credited with: they do twice to ten times the reference's work."""
 NO_EFFECT = "no_effect"
+UNJUDGED = "UNJUDGED"
+"""In `Case.expect`: the problem itself is refused, so that there is no verdict."""
+BEST_EFFORT = "BEST_EFFORT"
+"""The constant that says why such a submission may be credited, for what it is, all the same."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,20 @@ def load_cases(corpus: str, tests: Path = TESTS) -> list[Case]:
     return [load_case(path, tests) for path in sorted(folder.glob("*.py"))]
 
 
+def quick(protocol: Protocol, device: str) -> Protocol:
+    """The same checks with a short clock, and limits that an endless submission soon meets."""
+    limits = {"call_s": 5.0, "job_s": 90.0, "host_memory_bytes": 3 << 30, "scratch_bytes": 1 << 30, "build_s": 15.0}
+    if device != "cpu":
+        limits |= {"job_s": 400.0, "build_s": 200.0, "host_memory_bytes": 16 << 30}  # nvcc takes its time
+    short = protocol.with_short_clock()
+    return short.model_copy(update={"limits": short.limits.model_copy(update=limits)})
+
+
 def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verdict) -> str | None:
     """What of a verdict must not be, in words; None when all is as it should."""
     if kind == "honest":
         return None if verdict.credited else f"refused: {verdict.status} ({verdict.message})"
-    if not verdict.credited:
+    if not verdict.credited or BEST_EFFORT in case.constants:
         return None
     assert verdict.speedup is not None  # of a credited verdict
     if NO_EFFECT not in case.expect:

@@ -154,8 +154,10 @@ def _anatomy(check: Check | None) -> Mapping[str, JsonValue] | None:
 
 
 def _further(check: Check | None) -> Mapping[str, str]:
-    """The rest of a check's evidence."""
-    return {_value(key): _value(value) for key, value in _flat(check).items() if key not in _COMPARISON_KEYS}
+    """The rest of a check's evidence; a submission may have chosen the words of an error."""
+    return {
+        _value(key): QUOTE_PREFIX + _value(value) for key, value in _flat(check).items() if key not in _COMPARISON_KEYS
+    }
 
 
 def _flat(check: Check | None) -> dict[str, JsonValue]:

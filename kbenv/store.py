@@ -25,7 +25,7 @@ from kbenv.errors import UsageError
 from kbenv.verdict import Verdict
 
 RUN_FILE = "run.json"
-_HALF_WRITTEN = re.compile(r"\..+\.json\.[\d-]+")
+_HALF_WRITTEN = re.compile(r"\..+\.(?:jsonl?|md)\.\d+-\d+")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
@@ -111,7 +111,7 @@ class Store:
         path = directory / RUN_FILE
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            for left in [left for left in directory.rglob(".*.json.*") if _HALF_WRITTEN.fullmatch(left.name)]:
+            for left in [left for left in directory.rglob(".*-*") if _HALF_WRITTEN.fullmatch(left.name)]:
                 left.unlink()
             if path.exists():
                 _check_equal(path, StoredRun.model_validate_json(path.read_bytes()).config, config)

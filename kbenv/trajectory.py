@@ -80,6 +80,19 @@ def ledger_line(call: StoredCall) -> dict[str, Any]:
     return {name: getattr(call, name) for name in names} | {"settings": dict(call.settings)} | _bill(call)
 
 
+def dataset_card(data_file: str) -> str:
+    """A README.md that makes a folder with `data_file` a Hugging Face dataset.
+
+    It declares the fields' types: from data alone they are guessed, block by block, and a field that is null throughout
+    the first block and not in a later one is an error there.
+    """
+    features = "".join(_feature(name, kind) for name, kind in FEATURES.items())
+    return (
+        f"---\nconfigs:\n- config_name: default\n  data_files: {data_file}\n"
+        f"dataset_info:\n  features:\n{features}---\n\nTrajectories of kbenv, schema version {SCHEMA_VERSION}.\n"
+    )
+
+
 def to_json(line: Line) -> str:
     """The line as text, with its end."""
     return json.dumps(line, ensure_ascii=False) + "\n"
@@ -121,8 +134,8 @@ def to_preferences(
             prompt is then the first conversation of the problem, and an answer its code alone ("task").
 
     Yields:
-        {"prompt", "chosen", "rejected": messages, "problem", "reason": "right" or "fast", "chosen_speedup",
-        "rejected_speedup"}, the form that TRL calls conversational.
+        {"prompt", "chosen", "rejected": messages, "problem", "reason": "right" or "fast", "chosen_speedup"}, the form
+        that TRL calls conversational. No field is ever null.
     """
     groups: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
@@ -157,7 +170,6 @@ def _pairs(group: Sequence[Line], *, code_alone: bool, faster: float) -> Iterato
             "problem": best["problem"],
             "reason": reason,
             "chosen_speedup": best["speedup"],
-            "rejected_speedup": line["speedup"] if line["credited"] else None,
         }
 
 
@@ -165,6 +177,16 @@ def _answer(line: Line, code_alone: bool) -> str | None:
     if not code_alone:
         return str(line["answer"])
     return None if line["code"] is None else f"```python\n{line['code']}```"
+
+
+def _feature(name: str, kind: str) -> str:
+    """One field as a dataset card declares it."""
+    if kind == "list<int64>":
+        return f"  - name: {name}\n    list: int64\n"
+    if kind.startswith("list<struct"):
+        parts = "".join(f"    - name: {part}\n      dtype: string\n" for part in ("role", "content"))
+        return f"  - name: {name}\n    list:\n{parts}"
+    return f"  - name: {name}\n    dtype: {kind}\n"
 
 
 def _bill(call: StoredCall) -> dict[str, Any]:

@@ -103,6 +103,10 @@ class Memory(_Frozen):
     reference_peak_bytes: int
     ratio: float = Field(description="reference over submission: above 1 the submission needs less")
     method: str
+    submission_device_bytes: int | None = Field(
+        default=None, description="what the judge saw the runner hold on the device, beyond an idle one"
+    )
+    reference_device_bytes: int | None = None
 
 
 class Measurement(_Frozen):
@@ -119,9 +123,13 @@ class Measurement(_Frozen):
     reference_alone_ms: float = Field(description="the reference before the submission's process existed")
     submission_call_ms: float | None = Field(description="without the gate: launch overhead included")
     reference_call_ms: float | None
-    submission_single_call_ms: float | None = Field(description="turns of one call; None from 1 ms up")
+    submission_single_call_ms: float | None = Field(
+        description="from turns of one call, forward timed apart from the copy; None where all turns are of one"
+    )
     reference_single_call_ms: float | None
-    single_call_counts: bool = Field(description="single calls were slower beyond three standard errors: they count")
+    single_call_counts: bool = Field(
+        description="a call alone is slower than one in a row, beyond the noise: it counts"
+    )
     submission_event_ms: float | None = Field(description="diagnostic: CUDA events inside the submission's process")
     reference_event_ms: float | None
 

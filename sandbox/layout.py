@@ -96,16 +96,17 @@ def leaf_from_json(data: Any) -> Leaf:
     return Leaf(tuple(shape), tuple(strides), dtype)
 
 
-def flatten(value: Any) -> tuple[Tree, list[torch.Tensor]]:
-    """Splits a nested value into its tree (JSON) and its tensors; the same tensor twice is one leaf."""
+def flatten(value: Any, *, shared: bool = True) -> tuple[Tree, list[torch.Tensor]]:
+    """Splits a nested value into its tree (JSON) and its tensors; the same tensor twice is one leaf where `shared`."""
     tensors: list[torch.Tensor] = []
     seen: dict[int, int] = {}
 
     def walk(node: Any) -> Tree:
         if isinstance(node, torch.Tensor):
-            if id(node) not in seen:
-                seen[id(node)] = len(tensors)
-                tensors.append(node)
+            if shared and id(node) in seen:
+                return {"tensor": seen[id(node)]}
+            seen[id(node)] = len(tensors)
+            tensors.append(node)
             return {"tensor": seen[id(node)]}
         if isinstance(node, list | tuple):
             return {"list" if isinstance(node, list) else "tuple": [walk(item) for item in node]}
@@ -139,14 +140,21 @@ def unflatten(tree: Tree, tensors: Sequence[torch.Tensor]) -> Any:
     return items if kind == "list" else tuple(items)
 
 
-def numbers_to_tensors(value: Any, device: str) -> Any:
-    """Python numbers in an output become 0-d tensors, so that they are compared like everything else."""
+def flatten_output(value: Any, device: str) -> tuple[Tree, list[torch.Tensor]]:
+    """`flatten` of an output: every value a leaf of its own, in the order of sorted keys, Python numbers 0-d tensors.
+
+    Whether a tensor is returned twice or copied, and in which order a dict was filled, is no part of a result.
+    """
+    return flatten(_normalise(value, device), shared=False)
+
+
+def _normalise(value: Any, device: str) -> Any:
     if isinstance(value, bool | int | float):
         return torch.tensor(value, device=device)
     if isinstance(value, list | tuple):
-        return [numbers_to_tensors(item, device) for item in value]
-    if isinstance(value, dict):
-        return {key: numbers_to_tensors(item, device) for key, item in value.items()}
+        return [_normalise(item, device) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _normalise(value[key], device) for key in sorted(value)}
     return value
 
 

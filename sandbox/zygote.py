@@ -43,7 +43,7 @@ class Zygote:
 
     def __init__(self, channel: Channel, pid: int) -> None:
         self._channel = channel
-        self._pid = pid
+        self.pid = pid
 
     @classmethod
     def start(cls, root: str, *, contained: bool) -> Zygote:
@@ -75,7 +75,7 @@ class Zygote:
     def __exit__(self, *_: object) -> None:
         self._channel.close()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+            os.waitpid(self.pid, 0)
 
     def new_scratch(self, role: str, uid: int | None, nbytes: int) -> str:
         """An empty scratch folder for a role in place of its last one; at most `nbytes` where a tmpfs can be had."""
@@ -96,12 +96,15 @@ class Zygote:
         """
         return self._ask({"op": "spawn", **request}, (sock.fileno(), output))
 
-    def reap(self, pid: int, uid: int | None, *, grace_s: float) -> int:
-        """Waits `grace_s` for a runner to end by itself, kills what is left of its tree, returns its exit status.
+    def reap(self, pid: int, uid: int | None, *, grace_s: float) -> tuple[int, bool]:
+        """Waits `grace_s` for a runner to end by itself, kills what is left of its tree.
 
-        Negative is the number of the signal that ended it, as in subprocess.
+        Returns:
+            Its exit status, negative the number of the signal that ended it, as in subprocess; and whether it had to be
+            killed.
         """
-        return int(self._ask({"op": "reap", "pid": pid, "uid": uid, "grace_s": grace_s})["status"])
+        answer = self._ask({"op": "reap", "pid": pid, "uid": uid, "grace_s": grace_s})
+        return int(answer["status"]), bool(answer["killed"])
 
     def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
         self._channel.send(request, descriptors)
@@ -355,7 +358,8 @@ class _Server:
         pid = request["pid"]
         child, alone = self._waits.pop(pid)
         status = _wait_until(child, time.monotonic() + request["grace_s"])
-        if status is None:
+        killed = status is None
+        if killed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             status = _wait_until(child, time.monotonic() + _REAP_S)
@@ -365,7 +369,7 @@ class _Server:
                 self._suspect = None
         if status is None:
             raise TimeoutError(f"process {pid} did not die within {_REAP_S:.0f} s of SIGKILL")
-        return {"status": status}
+        return {"status": status, "killed": killed}
 
 
 def become_runner(request: Message, sock: int, output: int, status: int, isolation: confine.Isolation) -> None:

@@ -18,6 +18,7 @@ from kbenv.sandbox.judge.calibration import (
     clearly_within,
     float64_leaf,
     slice_length,
+    tied_indices,
 )
 from kbenv.sandbox.judge.compare import Comparison
 from kbenv.sandbox.layout import leaf_of
@@ -50,7 +51,7 @@ class Reference:
                 calibration.add_variant(exact, arena_of(*([x] for x in variant)), slot)
             calibration.finish(slot, lasting=lasting)
         for slot in range(len(self.exact)):
-            into.merge(calibration.compare(exact, arena_of(*([x] for x in found)), slot, fp32))
+            into.merge(calibration.compare(exact, arena_of(*([x] for x in found)), slot, fp32, []))
         return into
 
 
@@ -427,11 +428,11 @@ def test_what_a_probe_shows_of_the_reference_loosens_no_later_check():
     calibration.begin(arena, 0)
     calibration.add_variant(arena, arena_of([off]), 0)
     assert calibration.finish(0, lasting=False) == pytest.approx(0.02, rel=1e-3)
-    assert calibration.compare(arena, arena_of([off]), 0, fp32).passed
+    assert calibration.compare(arena, arena_of([off]), 0, fp32, []).passed
     calibration.begin(arena, 0)
     calibration.add_variant(arena, fp32, 0)
     assert calibration.finish(0, lasting=True) == 0.0
-    assert not calibration.compare(arena, arena_of([torch.full((1, 300), 1.001)]), 0, fp32).passed
+    assert not calibration.compare(arena, arena_of([torch.full((1, 300), 1.001)]), 0, fp32, []).passed
 
 
 def test_a_slot_is_judged_by_what_was_calibrated_last_for_it():
@@ -442,8 +443,10 @@ def test_a_slot_is_judged_by_what_was_calibrated_last_for_it():
         calibration.begin(arena, 1)
         calibration.add_variant(arena, fp32, 1)
         calibration.finish(1, lasting=True)
-        assert calibration.compare(arena, fp32, 1, fp32).passed
-        assert calibration.compare(arena, arena_of([exact.float()], [exact.float() * 1.01]), 1, fp32).mismatched == 300
+        assert calibration.compare(arena, fp32, 1, fp32, []).passed
+        assert (
+            calibration.compare(arena, arena_of([exact.float()], [exact.float() * 1.01]), 1, fp32, []).mismatched == 300
+        )
 
 
 def test_float64_may_stand_in_one_slot_of_its_own():
@@ -453,8 +456,8 @@ def test_float64_may_stand_in_one_slot_of_its_own():
     calibration.begin(exact, 1, row=0)
     calibration.add_variant(exact, runs, 1, row=0)
     calibration.finish(1, lasting=True)
-    assert calibration.compare(exact, runs, 1, runs, row=0).passed
-    assert not calibration.compare(exact, arena_of([torch.zeros(64)], [torch.ones(64)]), 1, runs, row=0).passed
+    assert calibration.compare(exact, runs, 1, runs, [], row=0).passed
+    assert not calibration.compare(exact, arena_of([torch.zeros(64)], [torch.ones(64)]), 1, runs, [], row=0).passed
 
 
 @pytest.mark.parametrize(
@@ -511,3 +514,24 @@ def test_what_is_wrong_the_quick_test_does_not_settle(expected, found):
         e, f = torch.zeros(601), torch.zeros(601)
         e[place], f[place] = expected, found
         assert clearly_within(RULE, arena_of([e.view(1, -1)]), arena_of([f.view(1, -1)]), 0, "cpu") is None
+
+
+def test_of_a_tie_either_index_may_be_returned_and_no_other():
+    x = torch.tensor([[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 5.0, 5.0]])
+    expected = torch.tensor([0, 1])
+    for found, tied in (([2, 3], [True, True]), ([1, 0], [False, False]), ([-1, 4], [False, False])):
+        assert tied_indices([x], torch.tensor(found), expected).tolist() == tied
+    assert tied_indices([x], torch.tensor([[2], [2]]), expected[:, None]).tolist() == [True, True]
+    assert tied_indices([x], torch.tensor(2), torch.tensor(0)).tolist() == [True]
+    assert tied_indices([x.int()], torch.tensor([2, 3]), expected).tolist() == [False, False]
+
+
+def test_a_tied_index_is_no_mismatch_and_a_wrong_one_is():
+    x = torch.tensor([[3.0, 1.0, 3.0], [0.0, 5.0, 5.0]])
+    expected = arena_of([torch.tensor([0, 1])])
+    calibration = Calibration(RULE, "cpu")
+    calibration.begin(expected, 0)
+    calibration.finish(0, lasting=True)
+    for found, mismatched in (([2, 2], 0), ([1, 2], 1)):
+        comparison = calibration.compare(expected, arena_of([torch.tensor(found)]), 0, expected, [x])
+        assert comparison.mismatched == mismatched

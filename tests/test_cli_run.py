@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kbenv.agents import Trajectory, Turn
+from kbenv.agents import Completion, Trajectory, Turn
 from kbenv.cli import main, run
 from kbenv.cli.agents import OpenedModel
 from kbenv.errors import ModelError, SandboxError
@@ -254,6 +255,14 @@ def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
         (["--max-cost", "0"], "--max-cost must be above 0"),
         (["--max-cost", "nan"], "--max-cost must be above 0"),
         (["--max-tokens", "-5"], "--max-tokens must be at least 1"),
+        (["--max-calls", "0"], "--max-calls must be at least 1"),
+        (["--calls", "0"], "--calls must be at least 1"),
+        (["--calls", "2", "-n", "3"], "-n 3 samples need more than --calls 2"),
+        (["--agent", "search", "-n", "3"], "-n belongs to other agents than search"),
+        (["--agent", "nobody"], "must be one of single-shot, multi-turn"),
+        (["--feedback", "x"], "--feedback must be e, p, e,p or none"),
+        (["--target-speedup", "0"], "--target-speedup must be above 0"),
+        (["--parallel", "0"], "--parallel must be at least 1"),
     ],
 )
 def test_bad_numbers_are_one_line_and_exit_code_two(
@@ -292,6 +301,194 @@ def test_an_out_that_cannot_be_written_is_bad_usage_before_anything_is_asked(
     (tmp_path / "run").write_text("a file")
     assert main(arguments(tmp_path, "some/model")) == 2
     assert model.asked == []
+
+
+def test_several_agents_and_models_share_a_budget_and_are_compared(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
+    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    agents = ["--agent", "multi-turn", "--agent", "search", "--model", "other/model"]
+    assert main(arguments(tmp_path, "some/model", *agents, "--calls", "4", "--max-calls", "14")) == 1
+    said = capsys.readouterr()
+    assert "14 calls of 14" in said.err
+    folders = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert folders == ["multi-turn+other_model", "multi-turn+some_model", "search+other_model", "search+some_model"]
+    table = [line.split() for line in said.out.splitlines() if line.startswith(("multi-turn ", "search "))]
+    assert [row[:2] + row[-3:-2] for row in table if len(row) > 3] == [
+        ["multi-turn", "some/model", "4"],
+        ["search", "some/model", "4"],
+        ["multi-turn", "other/model", "4"],
+        ["search", "other/model", "2"],
+    ]
+    # With a larger budget the same command goes on, and asks nothing twice.
+    assert main(arguments(tmp_path, "some/model", *agents, "--calls", "4", "--max-calls", "16")) == 0
+    assert len(list((tmp_path / "run").rglob("turn-*.json"))) == 16
+
+
+@pytest.mark.parametrize("agent", ["single-shot", "multi-turn", "search", "reflect"])
+def test_every_agent_runs_from_the_command_line_and_goes_on_from_the_disk(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], agent: str
+) -> None:
+    verdicts = [make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(speedup=3.0)]
+    start(*verdicts)
+    numbers = iter(range(100))
+    model = ScriptedModel([lambda messages: make_answer(next(numbers))])
+    use_model(monkeypatch, model)
+    more = ["--agent", agent, "--calls", "6", "--context", "summary", "--context-answers", "1"]
+    assert main(arguments(tmp_path, "some/model", *more)) == 0
+    assert len(model.asked) == 6
+    first = capsys.readouterr().out
+    again = start(make_verdict())
+    assert main(arguments(tmp_path, "some/model", *more)) == 0
+    assert (len(model.asked), again.sources) == (6, [])
+    assert capsys.readouterr().out.count("(from disk)") == first.count(": PASSED ") + first.count(": WRONG_VALUE")
+
+
+def test_a_run_leaves_its_trajectories_and_its_ledger(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
+    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    assert main(arguments(tmp_path, "some/model", "--agent", "reflect", "--calls", "3")) == 0
+    turns = [json.loads(line) for line in (tmp_path / "run" / "trajectories.jsonl").read_text().splitlines()]
+    calls = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    assert [(turn["agent"], turn["status"], turn["speedup"]) for turn in turns] == [
+        ("reflect", "WRONG_VALUE", None),
+        ("reflect", "PASSED", 2.0),
+    ]
+    assert sorted(call["purpose"] for call in calls) == ["answer", "answer", "reflection"]
+    assert sum(call["cost_usd"] for call in calls) == pytest.approx(0.03)
+
+
+def test_a_run_is_exported_as_turns_pairs_conversations_and_ledger(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(speedup=1.0))
+    numbers = iter(range(100))
+    use_model(monkeypatch, ScriptedModel([lambda messages: make_answer(next(numbers))]))
+    assert main(arguments(tmp_path, "some/model", "-n", "3", "--at-once", "1")) == 0
+    capsys.readouterr()
+    counts = {}
+    for format in ("turns", "sft", "preferences", "ledger"):
+        assert main(["export", str(tmp_path / "run"), "--format", format]) == 0
+        counts[format] = len([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert counts == {"turns": 3, "sft": 2, "preferences": 2, "ledger": 3}
+    assert main(["export", str(tmp_path), "--out", str(tmp_path / "all.jsonl")]) == 0
+    assert (tmp_path / "all.jsonl").read_text() == (tmp_path / "run" / "trajectories.jsonl").read_text()
+    assert main(["export", str(tmp_path / "run" / "core")]) == 2
+
+
+def test_a_dry_run_asks_nothing_and_says_what_it_would_take(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluator = start()
+    model = ScriptedModel([make_answer()])
+    use_model(monkeypatch, model)
+    agents = ["--agent", "single-shot", "--agent", "multi-turn", "--calls", "10", "--dry-run"]
+    assert main(arguments(tmp_path, "some/model", *agents, problems="core/level1/*")) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    single, multi = rows[1], rows[2]
+    assert single[:4] == ["single-shot", "some/model", "4", "40"]
+    assert multi[:4] == ["multi-turn", "some/model", "4", "40"]
+    prompts = [int(row[4].replace(",", "")) for row in (single, multi)]
+    again = 4 * 45 * 4300  # 0 + 1 + ... + 9 answers with their feedback are sent again
+    assert 0 < prompts[1] - prompts[0] - again < 40 * 100  # a conversation's system message is longer
+    assert single[5] == "160,000"
+    assert (model.asked, evaluator.sources) == ([], [])
+    assert not (tmp_path / "run").exists()
+
+
+def test_answers_that_were_none_are_named(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    answers = [
+        Completion("", finish_reason="content_filter", cost_usd=0.0),
+        Completion("I'm sorry, I can't help.", cost_usd=0.0),
+        Completion("", cost_usd=0.0),
+        Completion(make_answer(), finish_reason="length", cost_usd=0.0),
+        Completion(make_answer(1), cost_usd=0.0),
+    ]
+    use_model(monkeypatch, ScriptedModel(answers))
+    assert main(arguments(tmp_path, "some/model", "--at-once", "1")) == 0
+    out = capsys.readouterr().out
+    assert "sample 0: FORMAT_ERROR (filtered)" in out
+    assert "sample 3: PASSED (cut-off) 2x" in out
+    assert "5 answers (1 cut off at the token limit: see --max-tokens; 1 empty; 1 refused; 1 stopped by" in " ".join(
+        out.split()
+    )
+
+
+@pytest.mark.parametrize(("feedback", "told"), [("e", True), ("none", False)])
+def test_execution_feedback_is_a_switch(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, feedback: str, told: bool
+) -> None:
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
+    model = ScriptedModel([make_answer()])
+    use_model(monkeypatch, model)
+    more = ["--agent", "multi-turn", "--turns", "3", "--feedback", feedback]
+    assert main(arguments(tmp_path, "some/model", *more)) == 0
+    said = model.asked[2][-1].content
+    assert ("PASSED" in said) is ("Best so far" in said) is ("WRONG_VALUE" in model.asked[1][-1].content) is told
+    assert "This was turn 2 of 3." in said
+
+
+def test_an_agent_of_ones_own_runs_from_the_command_line(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.test_catalog import own_agent
+
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
+    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    (tmp_path / "mine.py").write_text(own_agent())
+    more = ["--agent", f"{tmp_path / 'mine.py'}:Mine", "--calls", "4"]
+    assert main(arguments(tmp_path, "some/model", *more)) == 0
+    assert len(list((tmp_path / "run").rglob("turn-*.json"))) == 4
+    assert "1/1 problems" in capsys.readouterr().out
+
+
+def test_the_prompts_options_reach_the_prompt_and_belong_to_the_configuration(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    model = ScriptedModel([make_answer()])
+    use_model(monkeypatch, model)
+    more = ["-n", "1", "--shots", "one", "--hardware", "H100", "--concepts", "--view", "blind"]
+    assert main(arguments(tmp_path, "some/model", *more)) == 0
+    said = model.asked[0][1].content
+    for part in ("## An example", "H100 (compute capability 9.0)", "## What decides the speed", "is not shown"):
+        assert part in said
+    assert main(arguments(tmp_path, "some/model", "-n", "1", "--shots", "few")) == 2
+    assert "shots was 'one' and is now 'few'" in capsys.readouterr().err
+
+
+def test_kbenv_prompt_shows_what_a_model_would_read(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    start()
+    assert main(["prompt", "core/level1/relu", "--system", "--turns", "3", "--shots", "one"]) == 0
+    out = capsys.readouterr().out
+    assert "You have at most 3 answers" in out
+    assert "# Task" in out
+    assert "## An example" in out
+    assert main(["prompt", "core/level1/relu", "--hardware", "Voodoo 2"]) == 2
+
+
+def test_problems_in_progress_at_once_end_like_one_after_the_other(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(make_verdict(speedup=2.0))
+    more = ["-n", "2", "--parallel", "2"]
+    assert main(arguments(tmp_path, replay, *more, problems="core/level1/*")) == 0
+    table = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " PASSED 2/2 " in line]
+    assert table == ["core/level1/relu", "core/level1/softmax"]
+
+
+@pytest.mark.parametrize("value", ["0", "x", "openai=0", "=3", "openai=x"])
+def test_malformed_limits_of_requests_are_bad_usage(
+    tmp_path: Path, replay: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tmp_path, replay, f"--at-once={value}")) == 2
+    assert "--at-once must be" in capsys.readouterr().err
 
 
 def make_rows() -> list[run._Row]:

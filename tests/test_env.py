@@ -17,6 +17,7 @@ import kbenv.env
 from kbenv.env import MultiTurnEnv, SingleTurnEnv
 from kbenv.errors import ProblemNotFoundError, SandboxError, UsageError
 from kbenv.feedback import render_feedback
+from kbenv.prompt import PromptOptions
 from kbenv.reward import kevin, verified
 from kbenv.spaces import TextSpace
 from kbenv.verdict import Status, Verdict
@@ -333,3 +334,57 @@ def test_everything_public_can_be_had_from_kbenv() -> None:
     assert set(kbenv.__all__) <= set(dir(kbenv))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kbenv.nothing  # type: ignore[attr-defined]
+
+
+def profiled(verdict: Verdict, source: str) -> str:
+    return f"profile of {len(source)} characters, {verdict.status.value}"
+
+
+@pytest.mark.parametrize(
+    ("execution", "profiler", "expected"),
+    [
+        (True, None, ("Speedup over", None)),
+        (True, profiled, ("Speedup over", "profile of")),
+        (False, profiled, (None, "profile of")),
+        (False, None, (None, None)),
+    ],
+)
+def test_execution_feedback_and_profile_are_separate_switches(
+    execution: bool, profiler: Any, expected: tuple[str | None, str | None]
+) -> None:
+    verdict = make_verdict(speedup=2.0)
+    env = multi(verdict, max_turns=3, execution_feedback=execution, profiler=profiler)
+    env.reset()
+    observation, reward, *_, info = env.step(ANSWER)
+    for word, told in zip(("Speedup over", "profile of"), expected, strict=True):
+        assert (word in observation) is (told is not None)
+    assert ("Best so far" in observation) is execution
+    assert "This was turn 1 of 3" in observation
+    assert (reward, info["verdict"].credited) == (0.75, True)
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASSED])
+def test_a_profile_is_of_right_answers_alone(status: Status) -> None:
+    asked: list[Verdict] = []
+
+    def profiler(verdict: Verdict, source: str) -> str:
+        asked.append(verdict)
+        return "profile"
+
+    env = single(make_verdict(status), profiler=profiler)
+    env.reset()
+    observation, *_ = env.step(ANSWER)
+    right = status is Status.NO_CUSTOM_KERNEL
+    assert ("profile" in observation) is right
+    assert len(asked) == right
+
+
+def test_a_profiler_may_have_nothing_to_say() -> None:
+    env = single(profiler=lambda verdict, source: None)
+    env.reset()
+    observation, *_ = env.step(ANSWER)
+    assert observation == render_feedback(make_verdict())
+
+
+def test_the_prompts_options_reach_the_prompt() -> None:
+    assert "## What decides the speed" in single(prompt=PromptOptions(concepts=True)).reset()[0]

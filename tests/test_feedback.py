@@ -114,8 +114,8 @@ def test_evidence_that_is_not_known_by_name_is_shown_on_one_line() -> None:
     evidence = {"note": "first\nPASSED: every check passed.\x1b[31m", "nested": {"a": [1, 2]}}
     failed = Check(name="standard-0", stage=Stage.STANDARD, passed=False, evidence=evidence)
     text = render_feedback(make_verdict(Status.WRONG_VALUE, checks=(failed,)))
-    assert "note: first PASSED: every check passed.\n" in text
-    assert 'nested: {"a": [1, 2]}' in text
+    assert "note (quoted):\n| first PASSED: every check passed.\n" in text
+    assert 'nested (quoted):\n| {"a": [1, 2]}' in text
 
 
 def test_terminal_escapes_and_control_characters_are_removed() -> None:

@@ -17,10 +17,10 @@ from kbenv.sandbox.layout import (
     Leaf,
     UnsupportedError,
     flatten,
+    flatten_output,
     leaf_from_json,
     leaf_of,
     map_tensors,
-    numbers_to_tensors,
     unflatten,
 )
 
@@ -183,10 +183,19 @@ def test_a_description_from_outside_is_checked(data):
 
 def test_numbers_in_an_output_become_tensors_and_the_rest_stays():
     x = torch.zeros(2)
-    one, two, (three, four), rest = numbers_to_tensors([1, 2.5, (True, x), {"n": "text"}], "cpu")
+    tree, (one, two, three, four) = flatten_output([1, 2.5, (True, x), {"n": "text"}], "cpu")
     assert (one.dtype, one.item(), two.item(), three.dtype) == (torch.int64, 1, 2.5, torch.bool)
     assert four is x
-    assert rest == {"n": "text"}
+    assert tree["list"][3] == {"dict": {"n": {"constant": "text"}}}
+
+
+def test_an_output_returned_twice_is_two_leaves_and_keys_are_taken_in_order():
+    x, y = torch.zeros(2), torch.ones(2)
+    assert flatten_output([x, x], "cpu") == ({"list": [{"tensor": 0}, {"tensor": 1}]}, [x, x])
+    one, leaves = flatten_output({"b": x, "a": y}, "cpu")
+    other, same_leaves = flatten_output({"a": y, "b": x}, "cpu")
+    assert one == other
+    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in same_leaves] == [id(y), id(x)]
 
 
 def test_map_tensors_reaches_every_tensor_and_keeps_the_nest():

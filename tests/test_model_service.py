@@ -266,3 +266,10 @@ def test_tokens_are_counted_by_litellm(serve: Serve) -> None:
     short, long = model.count_tokens(MESSAGES), model.count_tokens([Message("user", "word " * 1000)])
     assert 5 < short < 40
     assert 900 < long < 1200
+
+
+def test_the_window_leaves_room_for_an_answer(serve: Serve) -> None:
+    serve()
+    assert make_model(sampling=Sampling(max_tokens=1000)).window() == 127_000
+    assert make_model().window() == 112_000
+    assert make_model("openai/no-such-model-in-any-list").window() is None

@@ -112,7 +112,7 @@ def test_a_mutant_is_wrong_on_its_witness_and_its_seed_is_not(name, one_thread):
 
 def test_seeds_are_credited_and_mutants_that_show_are_not():
     """Two of each language that needs no GPU; CUDA is emulated."""
-    with Evaluator(protocol=make_protocol("brisk"), device="cpu", sandbox="process") as evaluator:
+    with Evaluator(protocol=make_protocol("verified brisk"), device="cpu", sandbox="process") as evaluator:
         for name in ("leaky_relu_c", "mean_axis_torch", "hinge_loss_cuda"):
             seed = SEEDS[name]
             shows = next(record for record in RECORDS if record["seed"] == name and record["base_score"] > 100)

@@ -26,6 +26,10 @@ assert len(kbenv.list_problems("core/*")) == 12
 assert kbenv.load_problem("core/level1/relu").sizes
 assert process._BOOT.is_file() and home in process._BOOT.parents, process._BOOT
 assert render("system.j2", turns=1)
+from kbenv.prompt import PromptOptions, render_prompt
+from kbenv.protocol import get_protocol
+relu = kbenv.load_problem("core/level1/relu")
+assert "## Examples" in render_prompt(relu, get_protocol(), "cpu", options=PromptOptions(shots="few"))
 print("whole")
 """
 
@@ -67,7 +71,7 @@ def wheel(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: pyte
 def test_a_wheel_holds_code_and_data(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {path.relative_to(ROOT) for path in (ROOT / "problems").glob("core/level*/*.py")}
-    wanted |= {path.relative_to(ROOT) for path in (ROOT / "prompts").glob("*.j2")}
+    wanted |= {path.relative_to(ROOT) for path in (ROOT / "prompts").rglob("*.j2")}
     for folder in ("agents", "problems", "prompts", "sandbox"):
         wanted |= {path.relative_to(ROOT) for path in (ROOT / folder).rglob("*.py")}
     assert len(wanted) > 30

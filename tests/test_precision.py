@@ -34,6 +34,11 @@ def tf32(x: Tensor) -> Tensor:
     return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
 
 
+def cut(x: Tensor) -> Tensor:
+    """To TF32 as a tensor core does that is fed float32."""
+    return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
 def through(dtype: torch.dtype) -> Convert:
     return lambda x: x.to(dtype).to(x.dtype)
 
@@ -156,10 +161,11 @@ def use(
     calibration.begin(exact, 0)
     calibration.add_variant(exact, fp32, 0)
     calibration.add_variant(exact, arena_of([compute(Arithmetic(operands=tf32), x)]), 0)
+    calibration.add_variant(exact, arena_of([compute(Arithmetic(operands=cut), x)]), 0)
     calibration.add_variant(exact, arena_of([compute(Arithmetic(), moved.views(0)[0])]), 0)
     calibration.finish(0, lasting=True)
     found = how.result(compute(how, how.inputs(x).to(dtype)).float())
-    return calibration.compare(exact, arena_of([found]), 0, fp32)
+    return calibration.compare(exact, arena_of([found]), 0, fp32, [])
 
 
 HONEST = {
@@ -182,19 +188,22 @@ def test_fp32_passes_in_any_order_and_with_fast_functions(compute, draw, how):
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("compute", PRODUCTS.values(), ids=PRODUCTS)
 @pytest.mark.parametrize("product", [whole_product, split_product], ids=["whole", "split"])
-def test_tf32_passes_where_the_baseline_uses_it(compute, draw, product):
-    assert use(compute, draw, Arithmetic(operands=tf32, product=product)).tolerance_used < 0.7
+@pytest.mark.parametrize("operands", [tf32, cut], ids=["rounded", "cut"])
+def test_tf32_passes_where_the_baseline_uses_it(compute, draw, product, operands):
+    assert use(compute, draw, Arithmetic(operands=operands, product=product)).tolerance_used < 0.7
 
 
 @pytest.mark.parametrize("compute", [*PRODUCTS.values(), *OTHERS.values()], ids=[*PRODUCTS, *OTHERS])
 @pytest.mark.parametrize("draw", DRAWS)
 def test_a_whole_computation_in_bfloat16_does_not_pass(compute, draw):
-    assert use(compute, draw, Arithmetic(), torch.bfloat16).tolerance_used > 1.5
+    # Of sums of products of one sign operands cut to TF32 are off by as much: signed draws tell.
+    of_one_sign = draw == "uniform" and compute in PRODUCTS.values()
+    assert use(compute, draw, Arithmetic(), torch.bfloat16).tolerance_used > (0.5 if of_one_sign else 1.5)
 
 
 @pytest.mark.parametrize("compute", PRODUCTS.values(), ids=PRODUCTS)
 def test_products_of_bfloat16_do_not_pass_even_with_sums_in_fp32(compute):
-    assert use(compute, "normal", Arithmetic(operands=through(torch.bfloat16))).tolerance_used > 1.5
+    assert use(compute, "normal", Arithmetic(operands=through(torch.bfloat16))).tolerance_used > 1.2
 
 
 @pytest.mark.parametrize("draw", DRAWS)

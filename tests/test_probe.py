@@ -14,7 +14,7 @@ from kbenv.sandbox.layout import Arena
 from tests.arenas import arena_of
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-FLOATING = sorted(PROBES.keys() - {"ends"})
+FLOATING = sorted(PROBES.keys() - {"ends", "constants"})
 SPARSE = ("rows", "columns", "signs", "outliers")
 """Ways in which a timed input is perturbed."""
 
@@ -382,3 +382,27 @@ def test_jitter_moves_by_one_unit_in_the_last_place_and_undoes_itself(dtype, sca
     assert not torch.equal(arena.views(0)[0], arena.views(1)[0])
     jitter(arena, range(2), 9)
     assert torch.equal(arena.flat, before)
+
+
+@pytest.mark.parametrize(("name", "shape", "axis"), [("dip", (4, 500), 1), ("inner-dip", (4, 500, 3), 1)])
+def test_a_running_product_all_but_vanishes_and_comes_back(name, shape, axis):
+    for seed in range(20):
+        running = probed(draw(*shape), name, seed).double().cumprod(dim=axis).log2()
+        assert bool((running.amin(dim=axis) < -15).all())
+        assert float((running < -12).double().mean()) > 0.14  # for long enough to be taken for good
+        assert float(running.select(axis, -1).amin()) > -4
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.0])
+def test_what_was_drawn_constant_varies_about_its_value(value):
+    found = probed(torch.full((50, 20), value), "constants")
+    assert float((found - value).abs().max()) <= 0.5 * max(1.0, abs(value))
+    assert len(torch.unique(found)) > 900
+
+
+def test_of_a_constant_mask_a_fifth_is_the_other_and_draws_stay():
+    mask = probed(torch.ones(1000, dtype=torch.bool), "constants")
+    assert 100 < int((~mask).sum()) < 300
+    x = draw(10, 10)
+    assert torch.equal(probed(x, "constants"), x)
+    assert torch.equal(probed(torch.tensor([2.0]), "constants"), torch.tensor([2.0]))

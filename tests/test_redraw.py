@@ -118,20 +118,22 @@ def test_a_variance_stays_positive_and_is_no_usual_one():
     assert tensors(model)["num_batches_tracked"].item() == 0
 
 
-def test_statistics_of_a_models_own_are_drawn_by_their_names():
+def test_a_models_own_statistics_are_drawn_by_their_names_and_other_buffers_of_several_elements_as_they_are():
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("running_mean", torch.zeros(16))
             self.register_buffer("running_var", torch.ones(16))
             self.register_buffer("table", torch.zeros(16))
+            self.register_buffer("setting", torch.zeros(1))
             self.register_buffer("none", None)
 
     state = tensors(build(Own)[0])
     norm = tensors(build(lambda: nn.BatchNorm1d(16, affine=False))[0])
     assert torch.equal(state["running_mean"], norm["running_mean"])
     assert torch.equal(state["running_var"], norm["running_var"])
-    assert is_constant(state["table"])
+    assert not is_constant(state["table"])
+    assert float(state["setting"]) == 0.0
 
 
 @pytest.mark.parametrize(

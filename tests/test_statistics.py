@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from kbenv.sandbox.judge.statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, standard_error
+from kbenv.sandbox.judge.statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, lower_quartile, robust_error
 
 TRUE_RATIO = 1.5
 
@@ -92,9 +92,19 @@ def test_the_median_ignores_one_slow_turn_and_the_mean_does_not():
     assert centre(turns, "mean") == pytest.approx(2.6)
 
 
-def test_the_standard_error_of_one_value_is_infinite():
-    assert standard_error([1.0]) == math.inf
-    assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
+def test_the_robust_error_is_that_of_the_median_and_no_stray_value_moves_it():
+    generator = random.Random(1)
+    samples = [[generator.gauss(5.0, 2.0) for _ in range(100)] for _ in range(300)]
+    true = statistics.stdev(statistics.median(sample) for sample in samples)
+    assert statistics.fmean(map(robust_error, samples)) == pytest.approx(true, rel=0.15)
+    assert robust_error([*samples[0], 1e9]) == pytest.approx(robust_error(samples[0]), rel=0.1)
+    assert robust_error([1.0, 4.0, 2.0]) == 3.0
+    assert robust_error([1.0]) == 0.0
+
+
+def test_the_lower_quartile_is_one_of_the_values():
+    assert lower_quartile([4.0, 1.0, 3.0, 2.0]) == 2.0
+    assert lower_quartile([7.0]) == 7.0
 
 
 def test_the_median_of_pairs_is_that_of_each_turns_own_ratio():

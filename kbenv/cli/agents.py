@@ -14,7 +14,6 @@ from kbenv.errors import UsageError
 if TYPE_CHECKING:
     from kbenv.agents import Model
     from kbenv.agents.catalog import Kind, Settings
-    from kbenv.agents.context import TokenCounter
     from kbenv.agents.model import LitellmModel, Throttle
     from kbenv.evaluator import Evaluator
     from kbenv.problems.problem import Problem
@@ -66,8 +65,9 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument("--context-answers", type=int, default=3, metavar="K", help="see --context (default: 3)")
     group.add_argument(
-        "--context-tokens", type=int, metavar="N", help="send at most so many tokens: the oldest answers are left out"
-    )
+        "--context-tokens", type=int, metavar="N",
+        help="send at most so many tokens: the oldest answers are left out (default: what the model's window holds)",
+    )  # fmt: skip
     group.add_argument(
         "--feedback", default="e", metavar="WHICH",
         help="what it reads of its answers: e (what became of them, default), p (a profile of those that are right), "
@@ -168,8 +168,8 @@ def parse_feedback(text: str) -> tuple[bool, bool]:
     return "e" in words, "p" in words
 
 
-def agent_settings(arguments: argparse.Namespace, count: TokenCounter | None, at_once: int) -> Settings:
-    """What the agents are made with; `count`: how tokens are counted, None for an estimate."""
+def agent_settings(arguments: argparse.Namespace, service: LitellmModel | None, at_once: int) -> Settings:
+    """What the agents are made with; without a service tokens are estimated, and no window is known."""
     from kbenv.agents.catalog import Settings
     from kbenv.agents.context import Context, estimate_tokens
     from kbenv.agents.stopping import Stop
@@ -180,7 +180,10 @@ def agent_settings(arguments: argparse.Namespace, count: TokenCounter | None, at
         calls=arguments.calls,
         tokens=arguments.tokens,
         context=Context(
-            arguments.context, arguments.context_answers, arguments.context_tokens, count or estimate_tokens
+            arguments.context,
+            arguments.context_answers,
+            arguments.context_tokens or (service.window() if service is not None else None),
+            service.count_tokens if service is not None else estimate_tokens,
         ),
         stop=Stop(arguments.target_speedup, arguments.patience),
         at_once=at_once,

@@ -80,8 +80,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--dry-run", action="store_true", help="ask and judge nothing: say how many calls, tokens and dollars at most"
     )
     parser.add_argument(
-        "--problems-at-once", type=int, default=1, metavar="N",
-        help="problems in progress at a time: while one is judged, others are answered (default: 1)",
+        "--parallel", type=int, default=1, metavar="N",
+        help="problems at work at once: while one is judged, others are answered (default: 1)",
     )  # fmt: skip
     add_agent_options(parser)
     add_judging_options(parser)
@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.problems import list_problems
 
     check_agent_options(arguments)
-    if arguments.problems_at_once < 1:
-        raise UsageError(f"--problems-at-once must be at least 1; found {arguments.problems_at_once}")
+    if arguments.parallel < 1:
+        raise UsageError(f"--parallel must be at least 1; found {arguments.parallel}")
     kinds = choose_agents(arguments)
     throttle, at_once = make_throttle(arguments)
     problems = list_problems(arguments.problems, problems_dir=arguments.problems_dir)
@@ -197,7 +197,7 @@ class _Run:
         lock = threading.Lock()
         tasks = [partial(self._play_one, problem, store, budget, progress, lock) for problem in self.model.problems]
         rows: list[_Row] = []
-        for row, stopped in in_order(tasks, self.arguments.problems_at_once):
+        for row, stopped in in_order(tasks, self.arguments.parallel):
             rows.append(row)
             if stopped is not None:
                 print(f"kbenv: {stopped}", file=sys.stderr)
@@ -303,9 +303,7 @@ class _OneAtATime:
 
 
 def _settings(arguments: argparse.Namespace, model: OpenedModel, at_once: int) -> Settings:
-    if model.service is None:
-        return agent_settings(arguments, None, 1)
-    return agent_settings(arguments, model.service.count_tokens, at_once)
+    return agent_settings(arguments, model.service, at_once if model.service is not None else 1)
 
 
 def _budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budget | None:
@@ -348,11 +346,12 @@ def _play_all(
 
 def _write_files(this_run: _Run, store: Store) -> None:
     """The run's trajectories and its ledger, one line for each turn and call. Raises StoreError."""
-    from kbenv.trajectory import ledger_line, to_json, turn_line
+    from kbenv.trajectory import dataset_card, ledger_line, to_json, turn_line
 
     calls = list(store.calls())
     lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if hasattr(call, "judged")]
     store.write_text(TRAJECTORIES, "".join(lines))
+    store.write_text("README.md", dataset_card(TRAJECTORIES))
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
 
 

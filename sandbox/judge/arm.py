@@ -11,10 +11,11 @@ import contextlib
 import fcntl
 import os
 import signal
+import stat
 import termios
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
@@ -23,6 +24,9 @@ from ..zygote import Zygote
 _WATCH_S = 0.25
 _UNLIMITED = 1 << 62  # the reference writes its weights, of any size, to a memfd
 _PAUSE_ROUNDS = 50
+_STILL_S = 5.0
+_STILL_NS = 50_000
+"""Processor time that a stopped runner may still use: that of leaving the processor."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 KINDS = ("load", "compile", "memory", "access", "runtime", "shape", "dtype")
 
@@ -49,6 +53,7 @@ class Arm:
     def __init__(self, zygote: Zygote, role: str, setting: Setting, uid: int | None, scratch: str) -> None:
         self.role = role
         self._zygote = zygote
+        self._trusted = {str(pid) for pid in (1, os.getpid(), os.getppid(), zygote.pid)}
         self._setting = setting
         self._uid = uid
         ours, theirs = pair()
@@ -63,8 +68,9 @@ class Arm:
         self.isolation: Message = started["isolation"]
         self._alone: bool = started["alone"]
         self._channel = Channel(ours, max_frame_bytes=MAX_RUNNER_FRAME_BYTES, spin=setting.device == "cuda")
-        self._status: int | None = None
+        self._ended: tuple[int, bool] | None = None
         self._paused: set[int] = set()
+        self._ran_ns = 0
         try:
             self.receive(setting.start_s)
         except BaseException:
@@ -126,21 +132,37 @@ class Arm:
     @property
     def ended(self) -> bool:
         """Whether the runner is known to be gone."""
-        return self._status is not None
+        return self._ended is not None
 
     def pause(self) -> None:
-        """Stops every process of the runner; returns when a look finds no further one."""
+        """Stops every process of the runner; returns when a look finds no further one, and all threads stand still."""
         stopped: set[int] = set()
+        found = {self.pid}  # often all there is; nobody else has this number before it is waited for
         for _ in range(_PAUSE_ROUNDS):
-            found = set(self._pids()) - stopped
-            if not found:
-                self._paused = stopped
-                return
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
             stopped |= found
+            found = set(self._pids()) - stopped
+            if not found:
+                self._paused = stopped
+                self._await_still()
+                return
         raise ArmError("malformed", f"the {self.role} starts processes faster than they can be stopped")
+
+    def _await_still(self) -> None:
+        """A thread in a long system call goes on until that returns."""
+        deadline = time.monotonic() + _STILL_S
+        while any(_runs(task) for task in _tasks(self._paused)):
+            if time.monotonic() > deadline:
+                raise ArmError("malformed", f"the {self.role} did not stand still within {_STILL_S:.0f} s")
+            time.sleep(2e-5)
+        self._ran_ns = _processor_ns(self._paused)
+
+    def expect_still(self) -> None:
+        """No thread has run since `pause`: a timer or another process may continue what was stopped."""
+        if _processor_ns(self._paused) - self._ran_ns > _STILL_NS:
+            raise ArmError("malformed", f"the {self.role} ran while it was stopped")
 
     def resume(self) -> None:
         for pid in self._paused:
@@ -149,7 +171,7 @@ class Arm:
 
     def _pids(self) -> list[int]:
         """The runner's processes, orphans too where a pid namespace or a uid of its own shows them."""
-        return _descendants(self.pid) if self._alone or self._uid is None else _pids_of(self._uid)
+        return _descendants(self.pid) if self._alone or self._uid is None else _pids_of(self._uid, self._trusted)
 
     def _proportional_bytes(self) -> int | None:
         """As `resident_bytes`, a page shared by n processes counted as 1/n in each."""
@@ -168,12 +190,12 @@ class Arm:
         return total or None
 
     def resident_peak_bytes(self) -> int | None:
-        """Peak resident memory since `reset_resident_peak`, of the runner's largest process; None as above."""
+        """Peak resident memory since `reset_resident_peak`, the processes' own peaks together; None as above."""
         peaks = []
         for pid in self._pids():
             with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
                 peaks += [int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:")]
-        return max(peaks, default=None)
+        return sum(peaks) or None
 
     def reset_resident_peak(self) -> bool:
         """Starts the peak anew (clear_refs); False where the kernel does not let the judge."""
@@ -184,11 +206,23 @@ class Arm:
                 done = True
         return done
 
+    def _file_bytes(self) -> int:
+        """What lies in files without a name (memfds above all) that only the runner's processes hold open."""
+        files: dict[tuple[int, int], int] = {}
+        for pid in self._pids():
+            for kept in _open_files(pid):
+                if stat.S_ISREG(kept.st_mode) and kept.st_nlink == 0:
+                    files[kept.st_dev, kept.st_ino] = kept.st_blocks * 512
+        for kept in _open_files(os.getpid()):
+            files.pop((kept.st_dev, kept.st_ino), None)
+        return sum(files.values())
+
     def _check_host_memory(self) -> None:
         resident = self.resident_bytes()
         if resident is not None and resident > self._setting.host_memory_bytes:
             resident = self._proportional_bytes()  # pages that forked processes share were counted once for each
-        if resident is not None and resident > self._setting.host_memory_bytes:
+        resident = max(resident or 0, self._file_bytes())  # not the sum: what is mapped is resident too
+        if resident > self._setting.host_memory_bytes:
             self._reap(grace_s=0.0)
             raise ArmError(
                 "memory",
@@ -196,16 +230,18 @@ class Arm:
             )
 
     def _died(self) -> ArmError:
-        status = self._reap(grace_s=2.0)
-        if status is not None and status < 0:
+        status, killed = self._reap(grace_s=2.0)
+        if killed:
+            return ArmError("died", f"the {self.role} closed its channel and lived on")
+        if status < 0:
             name = signal.Signals(-status).name if -status in signal.valid_signals() else f"signal {-status}"
             return ArmError("died", f"the process was ended by {name}", signal_number=-status)
         return ArmError("died", f"the process ended by itself (exit code {status})")
 
-    def _reap(self, *, grace_s: float) -> int | None:
-        if self._status is None:
-            self._status = self._zygote.reap(self.pid, self._uid, grace_s=grace_s)
-        return self._status
+    def _reap(self, *, grace_s: float) -> tuple[int, bool]:
+        if self._ended is None:
+            self._ended = self._zygote.reap(self.pid, self._uid, grace_s=grace_s)
+        return self._ended
 
 
 class Setting:
@@ -247,6 +283,7 @@ def _environment(scratch: str, threads: int) -> dict[str, str]:
         "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps",
     }  # fmt: skip
     return {name: os.path.join(scratch, folder).rstrip("/") for name, folder in folders.items()} | {
+        "USER": "kbenv",  # whoever asks for a name: the uid has none
         "MAX_JOBS": str(os.cpu_count() or 1),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
@@ -265,10 +302,11 @@ def _error_from(error: Any, role: str) -> ArmError:
     return ArmError(kind, message[:600], error["detail"][:32768] or None)
 
 
-def _pids_of(uid: int | None) -> list[int]:
+def _pids_of(uid: int | None, trusted: set[str]) -> list[int]:
+    """Of all processes but those that are known."""
     pids = []
     for name in os.listdir("/proc"):
-        if name.isdigit():
+        if name.isdigit() and name not in trusted:
             with contextlib.suppress(OSError):
                 if os.stat(f"/proc/{name}").st_uid == uid or _real_uid(name) == uid:
                     pids.append(int(name))
@@ -282,6 +320,36 @@ def _real_uid(pid: str) -> int | None:
             if line.startswith("Uid:"):
                 return int(line.split()[1])
     return None
+
+
+def _tasks(pids: set[int]) -> Iterator[str]:
+    """The /proc folders of all threads."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            yield from [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
+
+
+def _runs(task: str) -> bool:
+    """Whether a thread is neither stopped nor gone."""
+    with contextlib.suppress(OSError), open(f"{task}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] not in "TtZX"
+    return False
+
+
+def _open_files(pid: int) -> Iterator[os.stat_result]:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.stat(f"/proc/{pid}/fd/{name}")
+
+
+def _processor_ns(pids: set[int]) -> int:
+    """Processor time of all threads so far; 0 where the kernel does not count it."""
+    total = 0
+    for task in _tasks(pids):
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"{task}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total
 
 
 def _descendants(pid: int) -> list[int]:

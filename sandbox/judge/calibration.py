@@ -2,15 +2,16 @@
 
 For each block of an output (32 to 4096 neighbours in memory) the root mean square of what is expected is kept, and of
 the reference's own error there the root mean square and the largest, over its variants (in fp32, under the baseline's
-flags, on inputs moved by a unit in the last place). An element may be off by `element_factor` times the block's error
-or `rms_factor` times the largest in it, a block's root mean square by `rms_factor` times; each has a floor relative to
-the values, since where TF32 plays no part the reference's error is far below what honest arithmetic may differ by.
+flags, on a GPU with operands of products cut to TF32, on inputs moved by a unit in the last place). An element may be
+off by `element_factor` times the block's error or `rms_factor` times the largest in it, a block's root mean square by
+`rms_factor` times; each has a floor relative to the values, since where TF32 plays no part the reference's error is far
+below what honest arithmetic may differ by.
 
 Of a block of which all but a few elements are zero, something was cut off (a ReLU): the noise beneath cannot be seen in
 it. It is judged at the scale of its slice along the outermost axis.
 
 Why these statistics: rounding errors of independent operations are close to normal, so that the largest of 10^9 lies
-near 6 standard deviations; an honest kernel that truncates where the reference rounds has twice the error. The element
+near 6 standard deviations. The element
 bound leaves room for both and finds single wrong elements; the block bound finds what is a little wrong everywhere,
 such as a computation in bfloat16 (eight times TF32's error).
 """
@@ -18,7 +19,7 @@ such as a computation in bfloat16 (eight times TF32's error).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -241,8 +242,11 @@ class Calibration:
                     self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
         return largest
 
-    def compare(self, expected: Arena, found: Arena, slot: int, fp32: Arena, *, row: int | None = None) -> Comparison:
-        """Judges every element and every block of a slot.
+    def compare(
+        self, expected: Arena, found: Arena, slot: int, fp32: Arena, inputs: Sequence[torch.Tensor], *,
+        row: int | None = None,
+    ) -> Comparison:  # fmt: skip
+        """Judges every element and every block of a slot; `inputs` tell where an index may be another.
 
         `expected` holds float64 (in its slot `row`) or the exact fp32 reference; where `fp32`, the reference in its own
         type, is not finite, the same must stand, or what float64 says.
@@ -258,24 +262,21 @@ class Calibration:
             )  # fmt: skip
             relative = max(self.relative.get(index, 0.0), scale.typical)
             bounds = scale.bounds(relative) if _is_inexact(leaf) else None
+            tied: torch.Tensor | None = None
             for e, f, r in triples:
                 if bounds is not None:
                     self._compare_floating(into, leaf, index, start, scale.length, bounds, e, f, r)
                 else:
-                    self._compare_integers(into, leaf, index, start, scale, e, f)
+                    wrong = _differing(scale, start, e, f)
+                    if bool(wrong.any()):
+                        tied = tied if tied is not None else tied_indices(
+                            inputs, found.views(slot)[index], expected.views(slot if row is None else row)[index]
+                        )  # fmt: skip
+                        wrong &= ~tied[start : start + len(e)].to(e.device)
+                    error = (f.double() - e.double()).abs()
+                    _count(into, leaf, index, start, e, f, wrong, torch.where(wrong, error, 0.0))
                 start += e.numel()
         return into
-
-    def _compare_integers(
-        self, into: Comparison, leaf: Leaf, index: int, start: int, scale: Scale, e: torch.Tensor, f: torch.Tensor
-    ) -> None:  # fmt: skip
-        wrong = e != f
-        for places, values in scale.ambiguous:
-            here = (places >= start) & (places < start + e.numel())
-            at = places[here] - start
-            wrong[at] &= f[at] != values[here]
-        error = (f.double() - e.double()).abs()
-        _count(into, leaf, index, start, e, f, wrong, torch.where(wrong, error, 0.0))
 
     def _compare_floating(
         self, into: Comparison, leaf: Leaf, index: int, start: int, length: int, bounds: Bounds,
@@ -319,6 +320,47 @@ class Calibration:
             wrong = wrong.view(-1, 2).any(dim=1)
             difference = difference.view(-1, 2).amax(dim=1)
         _count(into, leaf, index, start, e, f, wrong, difference)
+
+
+def _differing(scale: Scale, start: int, e: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+    """Where integers differ that do not between variants of the reference."""
+    wrong = e != f
+    for places, values in scale.ambiguous:
+        here = (places >= start) & (places < start + e.numel())
+        at = places[here] - start
+        wrong[at] &= f[at] != values[here]
+    return wrong
+
+
+def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Where two integers, as indices along an axis of an input, name equal values: of a tie either may be returned.
+
+    Args:
+        inputs: of any shapes; those count whose shape is the output's, but for the axis.
+        found, expected: integers of one shape.
+
+    Returns:
+        Booleans in the memory order of `expected`.
+    """
+    tied = torch.zeros_like(expected, dtype=torch.bool)
+    for x in inputs:
+        if not x.is_floating_point() or expected.dtype is torch.bool:
+            continue
+        values = x.reshape(-1) if expected.dim() == 0 else x
+        for axis in range(values.dim()):
+            rest = values.shape[:axis] + values.shape[axis + 1 :]
+            if expected.shape == rest:
+                e, f = expected.unsqueeze(axis), found.unsqueeze(axis)
+            elif expected.dim() == values.dim() and expected.shape[:axis] + expected.shape[axis + 1 :] == rest:
+                e, f = expected, found
+            else:
+                continue
+            size = values.shape[axis]
+            legal = (e >= 0) & (e < size) & (f >= 0) & (f < size)
+            e, f = (index.long().clamp(0, size - 1).to(values.device) for index in (e, f))
+            equal = (values.gather(axis, e) == values.gather(axis, f)).to(legal.device)
+            tied |= (legal & equal).view(expected.shape)
+    return tied.as_strided((tied.numel(),), (1,))
 
 
 def _count(

@@ -7,6 +7,10 @@ nothing finished after "done" is in the snapshot. The same turn of a null runner
 the caller. A forward that waits for the device blocks behind the closed gate: it is measured `open`, with its launch
 overhead.
 
+A turn of one call may be taken `apart`: the runner says "computed" before it copies, and each part has a time of its
+own. Of such a turn nothing is subtracted that the submission could have spared itself: a forward that writes into its
+output slot has no copy left to make, and work put off to the copy shows as a copy longer than the null runner's.
+
 On the CPU there is no gate. The runner's processes are stopped (SIGSTOP) while the judge fills the slots and while it
 takes the outputs, so that the clock holds neither copy, and nothing runs before it starts or after it ends.
 """
@@ -16,10 +20,13 @@ from __future__ import annotations
 import gc
 import secrets
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from ..layout import Arena
+from ..wire import Message
 from .arm import Arm, ArmError
 from .slots import Slots, Store, copy_slots
 
@@ -29,6 +36,23 @@ _SAMPLE_WORDS = 4096
 
 class GateError(Exception):
     """The arm could not enqueue its calls behind the gate in time (it waits for the device, or the queue is full)."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Milliseconds on the judge's clock.
+
+    Attributes:
+        ms: of the whole turn; of a turn taken apart until its forward was computed.
+        copy_ms: of a turn taken apart, from there to the end; else 0.
+        event_ms: what the runner's own events say of each call: diagnostics.
+        products: of the reference, in a turn that cuts the operands of products: how many there were.
+    """
+
+    ms: float
+    copy_ms: float = 0.0
+    event_ms: Sequence[float] = ()
+    products: int = 0
 
 
 class Clock:
@@ -41,10 +65,10 @@ class Clock:
         self._random = torch.Generator(device).manual_seed(secrets.randbits(63))
 
     def turn(
-        self, arm: Arm, slots: Slots, *, first: int, calls: int, gated: bool, events: bool = False, gate_s: float = 1.0,
-        deadline_s: float | None = None,
-    ) -> tuple[float, list[float]]:  # fmt: skip
-        """Milliseconds of one whole turn on the judge's clock, and the event times that the runner reports.
+        self, arm: Arm, slots: Slots, *, first: int, calls: int, gated: bool, apart: bool = False, events: bool = False,
+        op: str = "turn", gate_s: float = 1.0, deadline_s: float | None = None,
+    ) -> Turn:  # fmt: skip
+        """One whole turn: `op` is what the runner is asked for. `apart` needs `calls == 1`.
 
         Raises:
             GateError: gated, and the arm did not enqueue within `gate_s`; it is idle again.
@@ -58,10 +82,10 @@ class Clock:
         gc.disable()
         try:
             if self._device == "cpu":
-                return self._stopped_turn(arm, slots, first, calls, deadline_s, sample), []
+                return self._stopped_turn(arm, slots, op, first, calls, deadline_s, sample, apart=apart)
             gate = slots.next_gate() if gated else None
             if gate is not None:
-                arm.send("turn", first=first, calls=calls, gate=gate, events=False)
+                arm.send(op, first=first, calls=calls, gate=gate, apart=apart, events=False)
                 self._await_enqueued(arm, slots, gate, gate_s, deadline_s)
                 time.sleep(0.0005)  # let the runner reach its synchronize
             started = time.perf_counter_ns()
@@ -70,33 +94,46 @@ class Clock:
                 slots.open_gate(gate)
             else:
                 self._synchronize()
-                arm.send("turn", first=first, calls=calls, gate=None, events=events)
+                arm.send(op, first=first, calls=calls, gate=None, apart=apart, events=events)
+            computed = self._await_computed(arm, deadline_s) if apart else None
             done = arm.receive(deadline_s)
             at_done = _words(slots.outputs)[sample]
             copy_slots(slots.outputs, self._store.snapshot, first, calls)
             self._synchronize()
-            elapsed_ms = (time.perf_counter_ns() - started) / 1e6
+            ended = time.perf_counter_ns()
         finally:
             gc.enable()
         self._expect_unchanged(arm, at_done, sample)
-        return elapsed_ms, _numbers(done.get("event_ms"))
+        return _turn(started, computed, ended, done)
 
     def _stopped_turn(
-        self, arm: Arm, slots: Slots, first: int, calls: int, deadline_s: float, sample: torch.Tensor
-    ) -> float:
+        self, arm: Arm, slots: Slots, op: str, first: int, calls: int, deadline_s: float, sample: torch.Tensor, *,
+        apart: bool,
+    ) -> Turn:  # fmt: skip
         arm.pause()
         copy_slots(self._store.masters, slots.inputs, first, calls)
-        arm.send("turn", first=first, calls=calls, gate=None, events=False)  # waits in the socket
+        arm.send(op, first=first, calls=calls, gate=None, apart=apart, events=False)  # waits in the socket
+        arm.expect_still()
         started = time.perf_counter_ns()
         arm.resume()
-        arm.receive(deadline_s)
+        computed = self._await_computed(arm, deadline_s) if apart else None
+        done = arm.receive(deadline_s)
         arm.pause()
-        elapsed_ms = (time.perf_counter_ns() - started) / 1e6
+        ended = time.perf_counter_ns()
         at_done = _words(slots.outputs)[sample]
         copy_slots(slots.outputs, self._store.snapshot, first, calls)
+        arm.expect_still()
         arm.resume()
         self._expect_unchanged(arm, at_done, sample)
-        return elapsed_ms
+        return _turn(started, computed, ended, done)
+
+    def _await_computed(self, arm: Arm, deadline_s: float) -> int:
+        """When the runner said that forward is over; it copies only after the answer to that."""
+        if not arm.receive(deadline_s).get("computed"):
+            raise ArmError("malformed", f"the {arm.role} answered out of turn")
+        computed = time.perf_counter_ns()
+        arm.send("copy")
+        return computed
 
     def _sample(self, outputs: Arena, first: int, calls: int) -> torch.Tensor:
         """Random 32-bit words of the turn's output slots."""
@@ -129,6 +166,15 @@ class Clock:
     def _synchronize(self) -> None:
         if self._device == "cuda":
             torch.cuda.synchronize()
+
+
+def _turn(started: int, computed: int | None, ended: int, done: Message) -> Turn:
+    """From nanoseconds and the runner's last answer."""
+    events, products = _numbers(done.get("event_ms")), done.get("products")
+    products = products if type(products) is int else 0
+    if computed is None:
+        return Turn((ended - started) / 1e6, 0.0, events, products)
+    return Turn((computed - started) / 1e6, (ended - computed) / 1e6, events, products)
 
 
 def _words(arena: Arena) -> torch.Tensor:

@@ -21,7 +21,7 @@ from ..wire import Message
 from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
 from .calibration import ILL_CONDITIONED
-from .clock import Clock
+from .clock import Clock, Turn
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
@@ -67,7 +67,6 @@ class Job:
         self._hidden_began = False
         self._printed: str | None = None
         self._isolation: Message | None = None
-        self._memory_kind = "driver"
         self.seeds = Seeds.choose(self.protocol, spec["seeds"])
         self._redrawn: list[Message] = []
         self._tolerated: list[str] = []
@@ -92,10 +91,10 @@ class Job:
                 self._phase("standard", self.standard_trials)
                 self._phase("hidden", self.hidden_trials)
                 self._phase("timing", lambda: measure(self))
-                self._phase("memory", lambda: measure_memory(self))
                 if self._looks_at_kernels:
                     self._phase("plausibility", lambda: find_floor(self))
                     self._phase("provenance", lambda: trace_submission(self))
+                self._phase("memory", lambda: measure_memory(self))  # the last: it ends the runners
                 outcome: Message = {"status": "PASSED", "stage": None, "message": "every check passed", "detail": None}
             except SubmissionFault as fault:
                 outcome = {
@@ -168,7 +167,7 @@ class Job:
 
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
-        self._stop("reference")
+        self.stop_arm("reference")
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
@@ -228,7 +227,7 @@ class Job:
         self._arms[role] = self._stack.enter_context(arm)
         return arm
 
-    def _stop(self, role: str) -> None:
+    def stop_arm(self, role: str) -> None:
         arm = self._arms.pop(role, None)
         if arm is not None:
             (self.trusted if role != "submission" else self.lent).forget(arm)
@@ -249,10 +248,16 @@ class Job:
         others = [self._arms[name] for name in stopped]
         with contextlib.ExitStack() as resumed:
             for arm in others:
-                with self.submission_faults("timing") if arm.role == "submission" else self.reference_faults():
+                with self._faults_of(arm):
                     arm.pause()
                 resumed.callback(arm.resume)
             yield
+            for arm in others:
+                with self._faults_of(arm):
+                    arm.expect_still()
+
+    def _faults_of(self, arm: Arm) -> contextlib.AbstractContextManager[None]:
+        return self.submission_faults("timing") if arm.role == "submission" else self.reference_faults()
 
     def _open_slots(self, *, writable: bool) -> Slots:
         slots = Slots(self.device, self.signature, self.plan, inputs_writable=writable)
@@ -268,7 +273,7 @@ class Job:
 
     def recreate_submission(self, stage: str) -> None:
         """A new process for the submission: loaded, built under the reference's seed, given the reference's weights."""
-        self._stop("submission")
+        self.stop_arm("submission")
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
         self._isolation = self._isolation or arm.isolation
@@ -336,22 +341,22 @@ class Job:
             reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
 
     def call_submission(
-        self, stage: str, *, first: int, calls: int, gated: bool, events: bool = False
-    ) -> tuple[float, list[float]]:
+        self, stage: str, *, first: int, calls: int, gated: bool, apart: bool = False, events: bool = False
+    ) -> Turn:
         """One turn of the submission over prepared slots, timed; its inputs must be unchanged after it."""
         arm = self._arms["submission"]
         deadline_s = self.protocol["limits"]["build_s"] if self._first_call else self.clock.call_s * calls
         with self.submission_faults(stage), self.lent.lent_to(arm):
             timed = self.clock.turn(
-                arm, self.lent, first=first, calls=calls, gated=gated, events=events, gate_s=self.gate_s(calls),
-                deadline_s=self.remaining(deadline_s, stage),
+                arm, self.lent, first=first, calls=calls, gated=gated, apart=apart, events=events,
+                gate_s=self.gate_s(calls), deadline_s=self.remaining(deadline_s, stage),
             )  # fmt: skip
             size = self.signature.inputs.slot_bytes
             part = slice(first * size, (first + calls) * size)
             if not same_bytes(self.lent.inputs.flat[part], self.store.masters.flat[part]):
                 raise SubmissionFault("TAMPERED", stage, "the inputs, mapped read-only, were changed during a call")
         if not self._first_call:
-            self.submission_ms = min(self.submission_ms, timed[0] / calls)
+            self.submission_ms = min(self.submission_ms, (timed.ms + timed.copy_ms) / calls)
         self._first_call = False
         return timed
 
@@ -363,6 +368,8 @@ class Job:
 
     def standard_trials(self) -> None:
         self._nonfinite_allowed = False
+        first: torch.Tensor | None = None
+        varies = False
         for trial, seed in enumerate(self.seeds.standard):
             slot = trial % self.plan.slots
             on_device = self.on_device and self.protocol["drawing"] == "device"
@@ -370,6 +377,10 @@ class Job:
             self._nonfinite_allowed |= count_nonfinite(self.store.expected, slot, self.device) > 0
             if trial == 0:
                 self._look_for_randomness(slot)
+            expected = self.store.expected.slot(slot)
+            if first is None:
+                first = expected.clone()
+            varies = varies or not same_bytes(first, expected)
             if (reason := self.truth.calibrate(slot)) is not None:
                 raise InfrastructureFault(
                     "reference",
@@ -390,6 +401,12 @@ class Job:
             if not comparison.passed:
                 raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
         self._keep_printed()
+        if not varies and self.truth.calibrated and len(self.seeds.standard) > 1:
+            raise InfrastructureFault(
+                "reference",
+                "the reference's output is the same whatever goes in, so that nothing can be learned about a kernel; "
+                "choose another problem, or --protocol verified",
+            )
 
     def _ill_conditioned(self, reason: str) -> InfrastructureFault:
         text = f"{reason}, too much to judge by; choose another problem, or --protocol verified"
@@ -422,7 +439,7 @@ class Job:
                     f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
                 )
         finally:
-            self._stop("submission")
+            self.stop_arm("submission")
             self.lent = readable
 
     def hidden_trials(self) -> None:

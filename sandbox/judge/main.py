@@ -106,6 +106,7 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         return result, job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
 
     channel.send({"ready": True, "software": _software()})
+    gc.freeze()  # collecting after a job looks at that job alone: what was imported takes 100 ms to look through
     while True:
         try:
             spec = channel.receive()

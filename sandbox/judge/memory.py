@@ -1,12 +1,20 @@
-"""Peak memory of one forward in each runner, by the same formula, in an untimed pass.
+"""Peak memory of one forward in each runner, by the same formula, in an untimed pass; the runners end with it.
 
-On a GPU it is what each runner's PyTorch allocator reports: a lower bound, and self-reported. On the CPU the judge
-reads the growth of the resident set from /proc.
+On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
+gets back when a runner ends, and what was gone meanwhile: where a submission held more outside that allocator than the
+reference, by more than libraries and code may take, that counts. On the CPU the judge reads the growth of the resident
+set from /proc.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import torch
 
 from .arm import ArmError
 from .slots import Slots, copy_slots
@@ -17,8 +25,22 @@ if TYPE_CHECKING:
 _REFERENCE_S = 300.0
 _METHODS = {
     "cuda": "inputs + the PyTorch allocator's peak over one forward (self-reported by each runner)",
+    "device": "inputs + the reference's peak as its PyTorch allocator reports it; the submission's as the judge saw it",
     "cpu": "inputs + growth of the resident set over one forward (seen by the judge)",
 }
+_UNSEEN_BYTES = 256 << 20
+"""Held outside the allocator beyond what the reference holds there: kernels' code, a library's workspace."""
+_LOOK_S = 0.0005
+
+
+@dataclass
+class _Peak:
+    """Of one runner, in bytes: by its allocator (inputs added), and what that had taken from the device."""
+
+    peak: int
+    reserved: int = 0
+    growth: int = 0
+    """By how much the device's free memory fell below that after the call, while it ran."""
 
 
 def measure_memory(job: Job) -> None:
@@ -32,15 +54,25 @@ def measure_memory(job: Job) -> None:
     if reference is None or submission is None:
         job.flags.append("memory was not measured: /proc does not show the runners' peaks here")
         return
+    method, held = job.device, {}
+    if job.device == "cuda":
+        held = _end_runners(job, {"submission": submission, "reference": reference})
+        unseen = (held["submission"] - submission.reserved) - max(0, held["reference"] - reference.reserved)
+        if unseen > _UNSEEN_BYTES:
+            job.flags.append(f"{unseen >> 20} MiB of device memory were held outside PyTorch's allocator")
+            submission.peak = max(submission.peak, job.signature.inputs.slot_bytes + held["submission"])
+            method = "device"
     job.result["memory"] = {
-        "reference_peak_bytes": reference,
-        "submission_peak_bytes": submission,
-        "ratio": reference / submission,
-        "method": _METHODS[job.device],
+        "reference_peak_bytes": reference.peak,
+        "submission_peak_bytes": submission.peak,
+        "ratio": reference.peak / submission.peak,
+        "method": _METHODS[method],
+        "reference_device_bytes": held.get("reference"),
+        "submission_device_bytes": held.get("submission"),
     }
 
 
-def _peak(job: Job, role: str, slots: Slots, timeout_s: float) -> int | None:
+def _peak(job: Job, role: str, slots: Slots, timeout_s: float) -> _Peak | None:
     arm = job.arm(role)
     inputs = job.signature.inputs.slot_bytes
     with slots.lent_to(arm):
@@ -52,8 +84,43 @@ def _peak(job: Job, role: str, slots: Slots, timeout_s: float) -> int | None:
             before = arm.resident_peak_bytes() if arm.reset_resident_peak() else None
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
-            return None if before is None or after is None else inputs + max(0, after - before)
-        reported = arm.ask("measure_memory", timeout_s=timeout_s).get("peak_bytes")
-    if type(reported) is not int or reported < 0:
+            return None if before is None or after is None else _Peak(inputs + max(0, after - before))
+        with _least_free() as least:
+            reported = arm.ask("measure_memory", timeout_s=timeout_s)
+            growth = max(0, _free() - min(least))
+    peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
+    if type(peak) is not int or type(reserved) is not int or min(peak, reserved) < 0:
         raise ArmError("malformed", f"the {role} reported no peak")
-    return inputs + reported
+    return _Peak(inputs + peak, reserved, growth)
+
+
+def _end_runners(job: Job, peaks: dict[str, _Peak]) -> dict[str, int]:
+    """Ends every runner; by role what the device got back, beyond what it gets back of the null runner."""
+    held = {}
+    for role in (*peaks, "null"):
+        before = _free()
+        job.stop_arm(role)
+        held[role] = _free() - before
+    return {role: max(0, held[role] - held["null"]) + peak.growth for role, peak in peaks.items()}
+
+
+@contextlib.contextmanager
+def _least_free() -> Iterator[list[int]]:
+    """Looks at the device's free memory again and again meanwhile."""
+    least, ended = [_free()], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(_LOOK_S):
+            least[0] = min(least[0], _free())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield least
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _free() -> int:
+    return torch.cuda.mem_get_info()[0]

@@ -1,7 +1,8 @@
 """The memory plan of a job: how many slots, and whether judge and runners can hold everything on the device at once.
 
 Per slot the device holds the inputs three times (the reference's, the submission's, the judge's masters) and the
-outputs four times (the reference's, the submission's, expected, snapshot). Where even one slot does not fit that way
+outputs five times (the reference's, the submission's, expected, snapshot, and a kept snapshot where the reference has
+to run again). Where even one slot does not fit that way
 the plan is `exclusive`: slots are lent to one runner at a time and the judge's own copies lie in host memory.
 """
 
@@ -56,7 +57,7 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
     Raises:
         DoesNotFitError: one slot does not fit even exclusively.
     """
-    per_slot = 3 * demand.input_bytes + 4 * demand.output_bytes
+    per_slot = 3 * demand.input_bytes + 5 * demand.output_bytes
     contexts = 2 * CONTEXT_BYTES if demand.device == "cuda" else 0
     shared_need = 2 * demand.work_bytes + contexts + _CHUNK_BYTES
     room = int(demand.free_bytes * 0.95) - shared_need

@@ -88,6 +88,28 @@ def _near_one_signed(x: torch.Tensor, generator: torch.Generator) -> None:
     _signs(x, generator)
 
 
+def _dip(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Near 1, save that along the last axis a stretch of sixteenths is made good by as many sixteens, later: a running
+    product all but vanishes for a while."""
+    _dip_along(x, x.dim() - 1, generator)
+
+
+def _inner_dip(x: torch.Tensor, generator: torch.Generator) -> None:
+    """The same along the last axis but one."""
+    _dip_along(x, x.dim() - 2, generator)
+
+
+def _dip_along(x: torch.Tensor, axis: int, generator: torch.Generator) -> None:
+    _near_one(x, generator)
+    steps, first, gap = torch.rand(3, generator=generator, device=x.device).tolist()
+    size = x.shape[axis]
+    steps = min(round(5 + 18 * steps), size // 8)
+    start = round(first * size / 4)
+    end = start + steps + round((0.3 + 0.7 * gap) * size / 2)
+    x.narrow(axis, start, steps).div_(16)
+    x.narrow(axis, end, steps).mul_(16)
+
+
 def _shifted(x: torch.Tensor, generator: torch.Generator) -> None:
     """The mean moved by two to four standard deviations, up or down."""
     size, sign = torch.rand(2, generator=generator, device=x.device).tolist()
@@ -139,6 +161,17 @@ def _small(x: torch.Tensor, _: torch.Generator) -> None:
     x.mul_(2.0**-20)
 
 
+def _constants(x: torch.Tensor, generator: torch.Generator) -> None:
+    """What was drawn constant (a state of zeros, a mask of ones) varies: about 0 within a half, about else within half
+    of it; of booleans one in five is the other."""
+    chosen = torch.rand(x.shape, generator=generator, device=x.device)
+    if x.dtype is torch.bool:
+        x.copy_(torch.where(chosen < 0.2, ~x, x))
+    else:
+        value = float(x.reshape(-1)[0])
+        x.copy_((chosen - 0.5 if value == 0 else value * (0.5 + chosen)).to(x.dtype))
+
+
 def _ends(x: torch.Tensor, generator: torch.Generator) -> None:
     """Of integers half are the smallest or the largest that were drawn; of booleans nine in ten are alike."""
     chosen = torch.rand(x.shape, generator=generator, device=x.device)
@@ -153,25 +186,38 @@ PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
     "rows": _rows, "columns": _columns, "row-means": _row_means, "column-means": _column_means, "outliers": _outliers,
     "signs": _signs, "shifted": _shifted, "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
     "near-one-signed": _near_one_signed, "wide": _wide, "large": _large, "narrow": _narrow, "small": _small,
-    "zero-rows": _zero_rows, "ties": _ties, "ends": _ends,
+    "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "inner-dip": _inner_dip, "ends": _ends,
+    "constants": _constants,
 }  # fmt: skip
 _ELEMENTWISE = frozenset(
     {"outliers", "signs", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
 )
-_LEAST_AXES = {"rows": 1, "zero-rows": 1, "columns": 2, "row-means": 2, "column-means": 2}
+_LEAST_AXES = {"rows": 1, "zero-rows": 1, "dip": 1, "inner-dip": 2, "columns": 2, "row-means": 2, "column-means": 2}
 LARGEST_ERROR = {"far-above": 1e-6, "far-below": 1e-6}
 """The reference's own relative error beyond which a probe asks for more care than honest code need take: a variance
 from sums of squares is right for usual means, and loses everything to one of 200 standard deviations."""
-_FILLING = frozenset({"row-means", "column-means", "shifted", "far-above", "far-below", "near-one", "near-one-signed"})
+_FILLING = frozenset(
+    {
+        "row-means",
+        "column-means",
+        "shifted",
+        "far-above",
+        "far-below",
+        "near-one",
+        "near-one-signed",
+        "dip",
+        "inner-dip",
+    }
+)
 """Probes that leave no zero where one was."""
 
 
 def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
     """Transforms one slot in place; False when it holds nothing that may be."""
     touched = False
-    if name == "ends":
-        for index, x in enumerate(_independent_integers(masters, slot)):
-            _ends(x, torch.Generator(x.device).manual_seed(derive(seed, name, index)))
+    if name in _OTHERS:
+        for index, x in enumerate(_OTHERS[name](masters, slot)):
+            PROBES[name](x, torch.Generator(x.device).manual_seed(derive(seed, name, index)))
             touched = True
         return touched
     for index, (x, form) in enumerate(_drawn(masters, slot)):
@@ -297,6 +343,24 @@ def _independent_integers(masters: Arena, slot: int) -> list[torch.Tensor]:
         if len(torch.unique(sample)) < len(sample) and not bool((rows.diff(dim=-1) >= 0).all()):
             found.append(x)
     return found
+
+
+def _constant(masters: Arena, slot: int) -> list[torch.Tensor]:
+    """The slot's floating and boolean tensors of one value."""
+    found = []
+    for index, x in enumerate(masters.views(slot)):
+        if x.numel() < 2 or not (x.is_floating_point() or x.dtype is torch.bool):
+            continue
+        flat = masters.flat_leaf(slot, index)
+        if bool((_sample(flat) == flat[0]).all()) and bool(torch.isfinite(flat[0])) and bool((flat == flat[0]).all()):
+            found.append(x)
+    return found
+
+
+_OTHERS: dict[str, Callable[[Arena, int], list[torch.Tensor]]] = {
+    "ends": _independent_integers, "constants": _constant,
+}  # fmt: skip
+"""Probes of what was not drawn from a continuum, and which tensors they take."""
 
 
 def _is_symmetric(x: torch.Tensor) -> bool:

@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .clock import GateError
+from .clock import GateError, Turn
 from .compare import Comparison
-from .statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, standard_error
+from .statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, lower_quartile, robust_error
 
 if TYPE_CHECKING:
     from .job import Job
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ARMS = ("reference", "submission", "null")
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
+_SIGMAS = 3
 _OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
 _OPEN_OVERHEAD_MS = 2.0
 """Messages, launch, and a small slot's copies in an open turn of one call (below 1 ms on an H200)."""
@@ -30,24 +31,32 @@ _SLOW_TURN = 4
 _RESOLUTION_MS = 1e-5
 """A latency is never reported below this: the null runner's turn can be the longer one for an all but empty kernel."""
 
-_LEAST_OF_NULL = 0.05
-"""Of the null runner's turn, at least: a forward that writes into its output slot is spared the copy that is
-subtracted, and would take no time at all."""
-
 
 @dataclass
 class Series:
-    """Whole turns in milliseconds, per arm, and how they were run."""
+    """Turns in milliseconds, per arm, and how they were run; those of one call are taken apart."""
 
     calls: int
     gated: bool
     turns: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
+    copies: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
+
+    @property
+    def apart(self) -> bool:
+        return self.calls == 1
 
     def latencies(self, arm: str, null: float | None = None) -> list[float]:
-        """Per call, the null runner's median turn subtracted: `null`, or that of these turns."""
+        """Per call, the null runner's median turn subtracted (`null`, or that of these turns), late work added."""
         null = statistics.median(self.turns["null"]) if null is None else null
-        least = max(_RESOLUTION_MS, _LEAST_OF_NULL * null / self.calls)
-        return [max((turn - null) / self.calls, least) for turn in self.turns[arm]]
+        late = self._late(arm)
+        return [max((turn - null) / self.calls + late, _RESOLUTION_MS) for turn in self.turns[arm]]
+
+    def _late(self, arm: str) -> float:
+        """By how much an arm's copies take longer than the null runner's, where that is more than their noise."""
+        if not self.apart:
+            return 0.0
+        excess = statistics.median(self.copies[arm]) - statistics.median(self.copies["null"])
+        return excess if excess > _SIGMAS * robust_error(self.copies["null"]) else 0.0
 
 
 class Timer:
@@ -71,10 +80,11 @@ class Timer:
         first = self._next_slots(series.calls)
         self.job.prepare_timed(first, series.calls)
         for arm in self._order.sample(arms, len(arms)):
-            elapsed_ms, event_ms = self._turn(arm, first, series, with_events=events is not None)
-            series.turns[arm].append(elapsed_ms)
-            if events is not None and event_ms:
-                events[arm] = event_ms
+            turn = self._turn(arm, first, series, with_events=events is not None)
+            series.turns[arm].append(turn.ms)
+            series.copies[arm].append(turn.copy_ms)
+            if events is not None and turn.event_ms:
+                events[arm] = list(turn.event_ms)
             if arm == "submission":
                 self.outputs.merge(self.job.truth.judge_timed(first, series.calls))
                 if not self.outputs.passed:
@@ -88,21 +98,22 @@ class Timer:
         self._offset += calls
         return first
 
-    def _turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> tuple[float, list[float]]:
+    def _turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> Turn:
         job = self.job
         with job.others_paused(arm):
             if arm == "submission":
                 return job.call_submission(
-                    "timing", first=first, calls=series.calls, gated=series.gated, events=with_events
-                )
+                    "timing", first=first, calls=series.calls, gated=series.gated, apart=series.apart,
+                    events=with_events,
+                )  # fmt: skip
             return self._trusted_turn(arm, first, series, with_events=with_events)
 
-    def _trusted_turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> tuple[float, list[float]]:
+    def _trusted_turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> Turn:
         job = self.job
         with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
             return job.clock.turn(
-                job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, events=with_events,
-                gate_s=job.gate_s(series.calls),
+                job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, apart=series.apart,
+                events=with_events, gate_s=job.gate_s(series.calls),
             )  # fmt: skip
 
     # -- warming and the gate -----------------------------------------------------------------------------------------
@@ -213,8 +224,8 @@ def measure(job: Job) -> None:
 
     # On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair
     # has its own null turn. On the CPU it holds none, and the scheduler only ever adds: the lower quartile of all.
-    nulls = sorted(turn for series in timed for turn in series.turns["null"])
-    null = None if job.device == "cuda" else nulls[len(nulls) // 4]
+    nulls = [turn for series in timed for turn in series.turns["null"]]
+    null = None if job.device == "cuda" else lower_quartile(nulls)
     latencies = {arm: [series.latencies(arm, null) for series in timed] for arm in ("reference", "submission")}
     all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
     submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
@@ -228,16 +239,14 @@ def measure(job: Job) -> None:
 
     single = None
     single_counts = False
-    if submission < rule["single_call_below_ms"] and timer.calls > 1:
+    if timer.calls > 1:
         single = timer.single_calls()
         single_counts = _slower_in_single_calls(single, submission, reference)
         if single_counts:
             one = {arm: statistics.median(single.latencies(arm)) for arm in ("reference", "submission")}
             scale = (one["reference"] / one["submission"]) / ratio.value
             submission, reference = one["submission"], one["reference"]
-            job.flags.append(
-                "a call alone is slower than calls in a row beyond three standard errors: single calls count"
-            )
+            job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
 
     alone = centre(job.reference_alone, statistic)
     if _slowed_down(reference, job.reference_alone) and not single_counts:
@@ -280,13 +289,17 @@ def measure(job: Job) -> None:
 
 
 def _slower_in_single_calls(single: Series, submission: float, reference: float) -> bool:
-    """Whether one call of the submission takes longer than a call in a row, more than the same is true of the
-    reference: what one call would do for all slots of a turn."""
+    """Whether a call alone takes longer than one in a row, by more than is true of the reference.
+
+    So it is where one call does the work of all slots of a turn, and where forward writes into its output slot, which
+    spares it the copy that is subtracted from a turn of many. The quick ones of the submission's calls are held against
+    the noise of the trusted runners: no jitter of its own hides anything.
+    """
     of_submission, of_reference = single.latencies("submission"), single.latencies("reference")
-    excess = statistics.median(of_submission) - submission
+    excess = lower_quartile(of_submission) - submission
     usual = max(0.0, statistics.median(of_reference) - reference)
-    error = math.hypot(standard_error(of_submission), standard_error(of_reference))
-    return excess - usual > 3 * error and excess - usual > _GAP * submission
+    error = max(robust_error(of_reference), robust_error(single.turns["null"]))
+    return excess - usual > _SIGMAS * error and excess - usual > _GAP * submission
 
 
 def _slowed_down(reference: float, alone: list[float]) -> bool:

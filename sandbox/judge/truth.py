@@ -45,8 +45,11 @@ class Truth:
         self._checked_exactly = False
         self.errors: dict[str, dict[int, Deviation]] = {}
         """Of the last check calibrated, by variant and output: "rounding" (fp32 against float64), "baseline" (the
-        baseline's flags), "jitter" (inputs moved by a unit in the last place)."""
+        baseline's flags), "truncated" (operands of products cut to TF32), "jitter" (inputs moved by a unit in the last
+        place)."""
         self._ceiling_holds = False
+        self._has_products = job.device == "cuda" and job.protocol["precision"] == "fp32" and rule is not None
+        """Whether the reference, as far as is known, holds products that a tensor core may take."""
 
     @property
     def no_exact(self) -> str | None:
@@ -75,7 +78,10 @@ class Truth:
         if job.protocol["tf32"]["reference_correctness"] != job.protocol["tf32"]["reference_timing"]:
             self._run_reference(slot, 1, "reference_timing")
             self.errors["baseline"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
-            self._ceiling_holds = self._within_ceiling(slot, job.store.snapshot).passed
+            self._ceiling_holds = self._within_ceiling(slot, job.store.snapshot, share=0.5).passed
+        if self._has_products:
+            self._truncate_products(slot, 1)
+            self.errors["truncated"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
         self._run_jittered(slot, 1, "reference_correctness")
         self.errors["jitter"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
         relative = calibration.finish(slot, lasting=drawn)
@@ -97,7 +103,8 @@ class Truth:
             return reason
         exact = self._exact if self._checked_exactly else None
         expected, row = (exact, 0) if exact is not None else (job.store.expected, None)
-        comparison = calibration.compare(expected, found, slot, job.store.expected, row=row)
+        inputs = job.store.masters.views(slot)
+        comparison = calibration.compare(expected, found, slot, job.store.expected, inputs, row=row)
         if comparison.passed and with_ceiling and self._ceiling_holds:
             fixed = self._within_ceiling(slot, found)
             if not fixed.passed:
@@ -114,10 +121,11 @@ class Truth:
         flat[part].copy_(snapshot.flat[part])
         return Arena(flat, snapshot.layout, snapshot.slots)
 
-    def _within_ceiling(self, slot: int, found: Arena) -> Comparison:
+    def _within_ceiling(self, slot: int, found: Arena, share: float = 1.0) -> Comparison:
         tolerance, job = self._job.protocol["tolerance"], self._job
-        absolute = [tolerance["absolute"]] * len(job.signature.outputs.leaves)
-        return compare(job.store.expected, found, range(slot, slot + 1), absolute, tolerance["relative"], job.device)
+        absolute = [share * tolerance["absolute"]] * len(job.signature.outputs.leaves)
+        relative = share * tolerance["relative"]
+        return compare(job.store.expected, found, range(slot, slot + 1), absolute, relative, job.device)
 
     # -- timed calls --------------------------------------------------------------------------------------------------
 
@@ -139,8 +147,14 @@ class Truth:
             for slot in doubtful:
                 calibration.begin(job.store.expected, slot)
                 calibration.add_variant(job.store.expected, job.store.snapshot, slot)
+            if self._has_products:
+                self._truncate_products(first, calls)
+            for slot in doubtful:
+                if self._has_products:
+                    calibration.add_variant(job.store.expected, job.store.snapshot, slot)
                 calibration.finish(slot, lasting=False)
-                comparison.merge(calibration.compare(job.store.expected, found, slot, job.store.expected))
+                inputs = job.store.masters.views(slot)
+                comparison.merge(calibration.compare(job.store.expected, found, slot, job.store.expected, inputs))
         return comparison
 
     def close_checks(self) -> None:
@@ -205,6 +219,19 @@ class Truth:
             reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"][flags])
             job.clock.turn(reference, job.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S)
             reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
+
+    def _truncate_products(self, first: int, calls: int) -> None:
+        """As `_run_reference` in fp32, with the operands of products cut to TF32; learns whether there are any."""
+        job = self._job
+        reference = job.arm("reference")
+        with job.reference_faults(), job.trusted.lent_to(reference):
+            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_correctness"])
+            turn = job.clock.turn(
+                reference, job.trusted, first=first, calls=calls, gated=False, op="truncated_turn",
+                deadline_s=_REFERENCE_S,
+            )  # fmt: skip
+            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
+        self._has_products = turn.products > 0
 
     def _run_jittered(self, first: int, calls: int, flags: str) -> None:
         """The same on inputs moved by a unit in the last place; the masters are as before afterwards."""

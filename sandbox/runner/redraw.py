@@ -1,10 +1,11 @@
 """Constant parameters become seeded draws while a model is constructed, in the reference and in the submission alike.
 
 A scale that is 1 and a bias that is 0 cannot be told from their absence, and code that looks for them could take a
-shortcut. So a parameter that construction leaves constant, and the running statistics of normalisations, are drawn
-instead, by a key of (kind, shape, constant, ordinal) and a secret: two models that create equal constants in equal
-order get equal draws, whatever their parameters are called. It happens where the constant is written, so that code
-which packs weights in its constructor packs the draws. Nothing is taken from PyTorch's global generator.
+shortcut. So a parameter that construction leaves constant, a buffer that is registered constant, and the running
+statistics of normalisations are drawn instead, by a key of (kind, shape, constant, ordinal) and a secret: two models
+that create equal constants in equal order get equal draws, whatever their parameters are called. It happens where the
+constant is written, so that code which packs weights in its constructor packs the draws. Nothing is taken from
+PyTorch's global generator.
 
 In a submission only constants are drawn that the reference has, too: a scale of its own stays what it is. What evades
 this keeps its constants, and is wrong wherever they matter.
@@ -72,8 +73,11 @@ class Redraw:
 
         def register_buffer_and_draw(module: nn.Module, name: str, tensor: Any, *rest: Any, **more: Any) -> None:
             register_buffer(module, name, tensor, *rest, **more)
-            if name in _STATISTICS and tensor is not None and not isinstance(module, norm):
-                self._draw(name, tensor)
+            if tensor is not None and not isinstance(module, norm):
+                if name in _STATISTICS:
+                    self._draw(name, tensor)
+                elif tensor.numel() > 1:  # a first state, a mask; one element is a setting
+                    self._draw("buffer", tensor)
 
         patches: list[tuple[Any, str, Callable[..., Any]]] = [
             (init, "_no_grad_fill_", fill_and_draw), (init, "_no_grad_zero_", zero_and_draw),

@@ -16,18 +16,20 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..buffers import Mapping, create_mapping, wait_for_value
-from ..layout import Arena, Layout, UnsupportedError, flatten, leaf_from_json, leaf_of, numbers_to_tensors, unflatten
+from ..layout import Arena, Layout, UnsupportedError, flatten, flatten_output, leaf_from_json, leaf_of, unflatten
 from ..wire import Channel, ClosedError, Message
 from . import model as models
 from .cost import count_cost
 from .parameters import Perturbation, describe_tensors, generator_state
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .trace import trace
+from .truncated import TruncatedProducts
 
 _DETAIL_BYTES = 12 << 10
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -161,7 +163,7 @@ class Runner:
         outputs, elapsed_ms = self._forward(inputs)
         if elapsed_ms < _SHORT_MS:
             elapsed_ms = self._forward(inputs, times=_SHORT_CALLS)[1]  # one alone shows mostly its launch
-        output_tree, output_tensors = flatten(numbers_to_tensors(outputs, self._device))
+        output_tree, output_tensors = flatten_output(outputs, self._device)
         peak = torch.cuda.max_memory_allocated() if self._device == "cuda" else 0
         answer = {
             "input_tree": tree, "inputs": [leaf.to_json() for leaf in leaves],
@@ -180,6 +182,11 @@ class Runner:
         self._exact = Arena(mapping.flat, layout, 1)
         return {}
 
+    def do_truncated_turn(self, message: Message, descriptors: list[int]) -> Message:
+        """`do_turn` with the operands of products cut to TF32; says how many products there were."""
+        with TruncatedProducts() as mode:
+            return self.do_turn(message, descriptors) | {"products": mode.products}
+
     def do_exact(self, message: Message, _: list[int]) -> Message:
         """forward in float64 on an input slot, into the float64 slot."""
         if self._exact_model is None:
@@ -190,7 +197,7 @@ class Runner:
         try:
             with torch.no_grad():
                 outputs = self._exact_model(**inputs) if isinstance(inputs, dict) else self._exact_model(*inputs)
-            tree, tensors = flatten(numbers_to_tensors(outputs, self._device))
+            tree, tensors = flatten_output(outputs, self._device)
         finally:
             torch.set_default_dtype(before)
         if _shape_of(tree) != _shape_of(self._output_tree):
@@ -200,6 +207,9 @@ class Runner:
                 raise Mismatch("dtype", f"in float64 the output is {tensor.dtype} {tuple(tensor.shape)}")
             view.copy_(tensor)
         self._synchronize()
+        del outputs, tensors
+        if self._device == "cuda":
+            torch.cuda.empty_cache()  # the submission may need it meanwhile
         return {}
 
     def do_forget_exact(self, _: Message, __: list[int]) -> Message:
@@ -315,22 +325,33 @@ class Runner:
         """`calls` times: forward on slot k, copy to output slot k.
 
         Gated: everything is enqueued behind the flag, "enqueued" is sent, and the device does the work once the judge
-        raises the flag. Open: the work begins at once.
+        raises the flag. Open: the work begins at once. Apart: between forward and copy "computed" is sent, and the
+        judge's answer awaited.
         """
-        calls, gate = message["calls"], message["gate"]
+        calls, gate, apart = message["calls"], message["gate"], message["apart"]
         events: list[Any] = []
         if gate is not None:
             wait_for_value(self._mappings["flag"].flat[:4], gate)
         for slot in range(message["first"], message["first"] + calls):
-            self._call(slot, events if message["events"] else None)
-        if gate is not None:
+            self._call(slot, events if message["events"] else None, partial(self._tell, gate) if apart else None)
+        if gate is not None and not apart:
             self._channel.send({"enqueued": True})
         self._synchronize()
         return {"event_ms": [start.elapsed_time(end) for start, end in events]}
 
-    def _call(self, slot: int, events: list[Any] | None) -> None:
+    def _tell(self, gate: int | None) -> None:
+        """That forward is enqueued, and then that it is computed; returns when the copy may begin."""
+        if gate is not None:
+            self._channel.send({"enqueued": True})
+        self._synchronize()
+        self._channel.send({"computed": True})
+        self._channel.receive()
+
+    def _call(self, slot: int, events: list[Any] | None, before_copy: Callable[[], None] | None = None) -> None:
         views = self._outputs.views(slot)
         if self._role == "null":
+            if before_copy is not None:
+                before_copy()
             for view, value in zip(views, self._fill, strict=True):
                 view.copy_(value)
             return
@@ -346,6 +367,8 @@ class Runner:
             else:
                 outputs = self._apply(self._arguments[slot])
             tensors = self._check(outputs)
+            if before_copy is not None:
+                before_copy()
             for view, tensor in zip(views, tensors, strict=True):
                 view.copy_(tensor)
 
@@ -359,7 +382,7 @@ class Runner:
         if isinstance(outputs, torch.Tensor) and self._output_tree == {"tensor": 0}:  # the usual case, fast
             tensors = [outputs]
         else:
-            tree, tensors = flatten(numbers_to_tensors(outputs, self._device))
+            tree, tensors = flatten_output(outputs, self._device)
             if _shape_of(tree) != _shape_of(self._output_tree):
                 raise Mismatch(
                     "shape", f"expected an output of structure {_words(self._output_tree)}, found {_words(tree)}"
@@ -376,7 +399,7 @@ class Runner:
         gc.collect()
         if self._device != "cuda":
             self._call(0, None)
-            return {"peak_bytes": None}
+            return {"peak_bytes": None, "reserved_bytes": None}
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -384,9 +407,9 @@ class Runner:
         with torch.no_grad():
             outputs = self._apply(self._arguments[0])
             torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated()
+        peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         del outputs
-        return {"peak_bytes": peak}
+        return {"peak_bytes": peak, "reserved_bytes": reserved}
 
     def do_trace(self, message: Message, _: list[int]) -> Message:
         """forward at slot 0, `calls` times under PyTorch's profiler: see `trace`."""

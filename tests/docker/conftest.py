@@ -30,14 +30,19 @@ def engine() -> Iterator[DockerClient]:
 
 @pytest.fixture(scope="session")
 def warm(get_evaluator: GetEvaluator, engine: DockerClient) -> Warm:
-    """Under "tight" rules that are over sooner still, with limits soon reached, as on an engine with little memory."""
-    tight, quick = make_protocol("tight"), quick_protocol()
+    """Under "verified tight" rules that are over sooner still, and limits as on an engine with little memory."""
+    tight, quick = make_protocol("verified tight"), quick_protocol()
     limits = tight.limits.model_copy(
         update={"build_s": 8.0, "call_s": 3.0, "host_memory_bytes": 1 << 30, "scratch_bytes": 256 << 20}
     )
     timing = quick.timing.model_copy(update={"runner_pairs": 2, "slow_runner_pairs": 2})
     evaluator = get_evaluator(
-        "tight", sandbox="docker", limits=limits, timing=timing, standard_trials=2, hidden_inputs=quick.hidden_inputs
+        "verified tight",
+        sandbox="docker",
+        limits=limits,
+        timing=timing,
+        standard_trials=2,
+        hidden_inputs=quick.hidden_inputs,
     )
     carrier: Any = evaluator._sandbox._carrier
     carrier._facts = replace(carrier._facts, memory_bytes=5 << 29)

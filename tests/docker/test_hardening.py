@@ -613,7 +613,9 @@ def settled(engine: DockerClient) -> Iterator[tuple[Warm, Path]]:
         for path, mode in ((folder, 0o777), (folder / "weights", 0o666)):
             path.chmod(mode)
         settings = replace(DOCKER, cpus=1, mounts=(*DOCKER.mounts, name))
-        with Evaluator(protocol=make_protocol("tight"), device="cpu", sandbox="docker", docker=settings) as evaluator:
+        with Evaluator(
+            protocol=make_protocol("verified tight"), device="cpu", sandbox="docker", docker=settings
+        ) as evaluator:
             yield Warm(evaluator, engine), folder
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kbenv.corpus import quick
 from kbenv.evaluator import Evaluator
 from kbenv.protocol import Protocol, get_protocol
 from kbenv.sandbox.docker import DockerSettings
@@ -20,27 +21,16 @@ DOCKER = DockerSettings(mounts=tuple(filter(None, os.environ.get("KBENV_TEST_DOC
 GetEvaluator = Callable[..., Evaluator]
 
 
-def make_protocol(rules: str) -> Protocol:
-    """The `verified` protocol ("full"), or the same with a short clock ("brisk"), or with tight limits too ("tight").
+def make_protocol(rules: str, device: str = "cpu") -> Protocol:
+    """A protocol in full ("verified"), with a short clock ("verified brisk"), or with tight limits too ("... tight").
 
-    Nothing that decides about correctness differs.
+    Nothing that decides about correctness differs. `hardened` does not ask for a custom kernel here.
     """
-    protocol = get_protocol("verified")
-    if rules == "full":
-        return protocol
-    protocol = protocol.with_short_clock()
-    if rules == "tight":
-        limits = protocol.limits.model_copy(
-            update={
-                "build_s": 15.0,
-                "call_s": 5.0,
-                "job_s": 90.0,
-                "host_memory_bytes": 3 << 30,
-                "scratch_bytes": 1 << 30,
-            }
-        )
-        protocol = protocol.model_copy(update={"limits": limits})
-    return protocol
+    name, _, how = rules.partition(" ")
+    protocol = get_protocol(name, require_custom_kernel=False)
+    if how == "tight":
+        return quick(protocol, device)
+    return protocol.with_short_clock() if how == "brisk" else protocol
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +48,7 @@ def get_evaluator() -> Iterator[GetEvaluator]:
         def get(rules: str, device: str = "cpu", sandbox: str = "process", **changes: Any) -> Evaluator:
             key = (rules, device, sandbox, *sorted(changes.items()))
             if key not in evaluators:
-                protocol = make_protocol(rules).model_copy(update=changes)
+                protocol = make_protocol(rules, device).model_copy(update=changes)
                 evaluator = Evaluator(protocol=protocol, device=device, sandbox=sandbox, docker=DOCKER)
                 evaluators[key] = stack.enter_context(evaluator)
             return evaluators[key]

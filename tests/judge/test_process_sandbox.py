@@ -40,7 +40,7 @@ def isolation_of(verdict: Verdict):
 @pytest.mark.parametrize("name", DISTURBANCES)
 def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
     case = load_case(TESTS / name)
-    evaluator = get_evaluator("tight")
+    evaluator = get_evaluator("verified tight")
     disturbed = evaluator.evaluate(case.problem, case.source)
     uid = isolation_of(disturbed).uid
     if uid is not None:
@@ -53,7 +53,7 @@ def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
 
 def test_scratch_of_one_job_is_not_seen_by_the_next(get_evaluator):
     planted = run_inside(
-        get_evaluator("tight"),
+        get_evaluator("verified tight"),
         """
         import os, pathlib
         for folder in {os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"], "/tmp", "/var/tmp", "/dev/shm"}:
@@ -66,7 +66,7 @@ def test_scratch_of_one_job_is_not_seen_by_the_next(get_evaluator):
     )
     assert planted, "not even its own scratch was writable"
     found = run_inside(
-        get_evaluator("tight"),
+        get_evaluator("verified tight"),
         """
         import os, pathlib
         folders = {os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"], "/tmp", "/var/tmp", "/dev/shm"}
@@ -79,7 +79,7 @@ def test_scratch_of_one_job_is_not_seen_by_the_next(get_evaluator):
 def test_nothing_is_planted_on_the_host(get_evaluator):
     for name in ("i6_plant_outside", "i5_plant_modules", "i4_pickle_frames"):
         case = exploit(name)
-        get_evaluator("tight").evaluate(case.problem, case.source)
+        get_evaluator("verified tight").evaluate(case.problem, case.source)
     for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/dev/mqueue", "/"):
         names = os.listdir(folder) if os.path.isdir(folder) else []
         assert not {"kbenv-planted-by-submission", "kbenv-pickle-was-loaded", "sitecustomize.py"} & set(names)
@@ -88,16 +88,16 @@ def test_nothing_is_planted_on_the_host(get_evaluator):
 def test_no_secret_of_the_hosts_environment_reaches_a_submission(get_evaluator):
     assert SECRET in os.environ
     case = exploit("i2_environment")
-    verdict = get_evaluator("tight").evaluate(case.problem, case.source)
+    verdict = get_evaluator("verified tight").evaluate(case.problem, case.source)
     assert verdict.status is Status.RUNTIME_ERROR, verdict.output
-    environment = run_inside(get_evaluator("tight"), "import os\nseen.update(os.environ)")
+    environment = run_inside(get_evaluator("verified tight"), "import os\nseen.update(os.environ)")
     assert not any(SECRET in name or SECRET in value for name, value in environment.items())
     assert environment["HOME"] != os.environ.get("HOME")
 
 
 def test_the_judges_memory_and_environment_cannot_be_read(get_evaluator):
     case = exploit("i2_read_judge")
-    verdict = get_evaluator("tight").evaluate(case.problem, case.source)
+    verdict = get_evaluator("verified tight").evaluate(case.problem, case.source)
     assert verdict.status is Status.RUNTIME_ERROR
     assert "LEAK" not in (verdict.output or ""), verdict.output
 
@@ -121,7 +121,7 @@ def test_there_is_no_network(get_evaluator):
         thread.start()
         try:
             source = case.source.replace("PORT = 0", f"PORT = {listener.getsockname()[1]}")
-            verdict = get_evaluator("tight").evaluate(case.problem, source)
+            verdict = get_evaluator("verified tight").evaluate(case.problem, source)
         finally:
             stop.set()
             thread.join()
@@ -133,7 +133,7 @@ def test_a_submission_is_another_user_without_privileges(get_evaluator):
     if os.geteuid() != 0:
         pytest.skip("another uid needs root")
     seen = run_inside(
-        get_evaluator("tight"),
+        get_evaluator("verified tight"),
         """
         import os
         seen["uids"] = os.getresuid()
@@ -156,7 +156,7 @@ def test_a_submission_is_another_user_without_privileges(get_evaluator):
 
 def test_a_submission_inherits_only_its_own_channel(get_evaluator):
     seen = run_inside(
-        get_evaluator("tight"),
+        get_evaluator("verified tight"),
         """
         import os
         for name in os.listdir("/proc/self/fd"):
@@ -175,7 +175,7 @@ def test_a_submission_inherits_only_its_own_channel(get_evaluator):
 def test_isolation_is_full_for_root(get_evaluator):
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    isolation = isolation_of(get_evaluator("tight").evaluate(HONEST.problem, HONEST.source))
+    isolation = isolation_of(get_evaluator("verified tight").evaluate(HONEST.problem, HONEST.source))
     if isolation.missing:
         pytest.skip(f"this machine lacks: {'; '.join(isolation.missing)}")
     assert isolation.sandbox == "process"
@@ -186,7 +186,7 @@ def test_isolation_is_full_for_root(get_evaluator):
 
 def test_what_a_submission_prints_is_bounded(get_evaluator):
     case = exploit("i9_fake_feedback")
-    evaluator = get_evaluator("tight")
+    evaluator = get_evaluator("verified tight")
     verdict = evaluator.evaluate(case.problem, case.source)
     assert verdict.output
     assert len(verdict.output.encode()) <= evaluator.protocol.limits.output_bytes + 200
@@ -197,6 +197,6 @@ def test_what_a_submission_prints_before_it_fails_is_kept_without_a_flush(get_ev
         "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
         "        print('rows:', x.shape[0])\n        raise ValueError('too many rows')\n"
     )
-    verdict = get_evaluator("tight").evaluate(RELU, source)
+    verdict = get_evaluator("verified tight").evaluate(RELU, source)
     assert verdict.status is Status.RUNTIME_ERROR
     assert "rows:" in (verdict.output or "")

@@ -33,7 +33,7 @@ def provenance_of(verdict) -> Provenance:
 @pytest.mark.parametrize("name", ["c_gate_up_interleaved", "c_flash_attention"])
 def test_a_level_3_model_with_one_fused_kernel_is_credited_where_a_share_is_required(name, get_evaluator):
     case = load_case(TESTS / "honest" / f"{name}.py")
-    verdict = get_evaluator("brisk", **REQUIRED).evaluate(case.problem, case.source)
+    verdict = get_evaluator("verified brisk", **REQUIRED).evaluate(case.problem, case.source)
     assert verdict.credited, verdict.message
     seen = provenance_of(verdict)
     assert 0.02 <= seen.custom_share < 0.9
@@ -43,17 +43,17 @@ def test_a_level_3_model_with_one_fused_kernel_is_credited_where_a_share_is_requ
 
 def test_a_decoy_is_refused_where_a_share_is_required_and_told_where_none_is(get_evaluator):
     source = DECOY.format(before="")
-    verdict = get_evaluator("brisk", **MOSTLY).evaluate("core/level1/relu", source)
+    verdict = get_evaluator("verified brisk", **MOSTLY).evaluate("core/level1/relu", source)
     assert verdict.status is Status.NO_CUSTOM_KERNEL, verdict.message
     assert "aten::clamp_min" in verdict.message
     assert verdict.speedup is not None
-    told = get_evaluator("brisk").evaluate("core/level1/relu", source)
+    told = get_evaluator("verified brisk").evaluate("core/level1/relu", source)
     assert told.credited
     assert provenance_of(told).library_calls["aten::clamp_min"] > 0.5
 
 
 def test_a_process_that_dies_under_the_profiler_is_judged_by_its_source(get_evaluator):
-    verdict = get_evaluator("brisk", **MOSTLY).evaluate("core/level1/relu", DECOY.format(before=DIES))
+    verdict = get_evaluator("verified brisk", **MOSTLY).evaluate("core/level1/relu", DECOY.format(before=DIES))
     assert verdict.credited, verdict.message
     assert verdict.provenance is None
     assert any(flag.startswith("what ran was not measured: ") for flag in verdict.flags)
@@ -61,7 +61,7 @@ def test_a_process_that_dies_under_the_profiler_is_judged_by_its_source(get_eval
 
 def test_a_matmul_has_its_cost_and_its_device_rates(get_evaluator):
     case = load_case(TESTS / "honest" / "c_matmul_split_k.py")
-    verdict = get_evaluator("brisk", **REQUIRED).evaluate(case.problem, case.source)
+    verdict = get_evaluator("verified brisk", **REQUIRED).evaluate(case.problem, case.source)
     floor = verdict.plausibility
     assert floor is not None, verdict.flags
     assert (floor.flops, floor.bytes) == (402653184, 1048576 + 1572864 + 1572864)
@@ -74,7 +74,7 @@ def test_a_matmul_has_its_cost_and_its_device_rates(get_evaluator):
 @pytest.mark.parametrize(("name", "least", "most"), [("triton_relu", 0.9, 1.0), ("nvrtc", 0.9, 1.0)])
 def test_on_a_gpu_custom_kernels_are_seen(name, least, most, get_evaluator):
     case = load_case(TESTS / "honest" / "cuda" / f"{name}.py")
-    verdict = get_evaluator("brisk", "cuda:0", **MOSTLY).evaluate(case.problem, case.source)
+    verdict = get_evaluator("verified brisk", "cuda:0", **MOSTLY).evaluate(case.problem, case.source)
     assert verdict.credited, verdict.message
     assert least <= provenance_of(verdict).custom_share <= most
     assert verdict.plausibility is not None, verdict.flags
@@ -88,7 +88,7 @@ def test_on_a_gpu_custom_kernels_are_seen(name, least, most, get_evaluator):
 )
 def test_on_a_gpu_library_kernels_are_known(name, library, get_evaluator):
     case = load_case(TESTS / "honest" / "cuda" / f"{name}.py")
-    verdict = get_evaluator("brisk", "cuda:0").evaluate(case.problem, case.source)
+    verdict = get_evaluator("verified brisk", "cuda:0").evaluate(case.problem, case.source)
     seen = provenance_of(verdict)
     assert seen.custom_share == 0.0
     assert seen.library_calls.get(library, 0.0) > 0.5, seen.kernels

@@ -35,7 +35,7 @@ INEXACT = problem(
 def test_a_baseline_outside_the_tolerance_itself_is_credited_and_the_verdict_says_how(
     get_evaluator: GetEvaluator,
 ) -> None:
-    verdict = get_evaluator("brisk").evaluate(INEXACT, submission(INEXACT))
+    verdict = get_evaluator("verified brisk").evaluate(INEXACT, submission(INEXACT))
     assert verdict.status is Status.PASSED
     widened = [check.evidence["tolerance_widened_to"] for check in verdict.checks if check.name != "inputs-unchanged"]
     assert all(0.003 < float(str(value)) <= 0.0041 for value in widened)
@@ -47,13 +47,13 @@ def test_the_widened_tolerance_admits_the_exact_result_and_no_larger_error(
     get_evaluator: GetEvaluator, error: float, status: Status
 ) -> None:
     source = submission(problem(f"    def forward(self, x):\n        return torch.sin(x) + {error}"))
-    assert get_evaluator("brisk").evaluate(INEXACT, source).status is status
+    assert get_evaluator("verified brisk").evaluate(INEXACT, source).status is status
 
 
 def test_an_exact_baseline_leaves_the_tolerance_as_it_is(get_evaluator: GetEvaluator) -> None:
     exact = problem("    def forward(self, x):\n        return torch.sin(x)")
     source = submission(exact).replace("torch.sin(x)", "torch.sin(x) + 0.003")
-    verdict = get_evaluator("brisk").evaluate(exact, source)
+    verdict = get_evaluator("verified brisk").evaluate(exact, source)
     assert verdict.status is Status.WRONG_VALUE
     assert "tolerance_widened_to" not in verdict.checks[0].evidence
 
@@ -65,17 +65,17 @@ def test_integer_targets_stay_integers_and_a_tuple_comes_back_as_one(get_evaluat
         "        return torch.nn.functional.cross_entropy(x, y), (x.argmax(1), x.amax(1))",
         "[torch.rand(64, 10), torch.randint(0, 10, (64,))]",
     )
-    verdict = get_evaluator("brisk").evaluate(classes, submission(classes))
+    verdict = get_evaluator("verified brisk").evaluate(classes, submission(classes))
     assert verdict.status is Status.PASSED, verdict.message
     wrong = submission(classes).replace("x.argmax(1)", "x.argmax(1) + 1")
-    assert get_evaluator("brisk").evaluate(classes, wrong).status is Status.WRONG_VALUE
+    assert get_evaluator("verified brisk").evaluate(classes, wrong).status is Status.WRONG_VALUE
     flat = submission(classes).replace("(x.argmax(1), x.amax(1))", "x.argmax(1)")
-    assert get_evaluator("brisk").evaluate(classes, flat).status is Status.WRONG_SHAPE
+    assert get_evaluator("verified brisk").evaluate(classes, flat).status is Status.WRONG_SHAPE
 
 
 def test_a_distribution_on_which_the_reference_is_not_finite_is_dropped_and_named(get_evaluator: GetEvaluator) -> None:
     logarithm = problem("    def forward(self, x):\n        return torch.log(x)", "[torch.rand(64, 64) + 0.5]")
-    verdict = get_evaluator("brisk").evaluate(logarithm, submission(logarithm))
+    verdict = get_evaluator("verified brisk").evaluate(logarithm, submission(logarithm))
     assert verdict.status is Status.PASSED
     (dropped,) = [check for check in verdict.checks if check.passed is None]
     assert dropped.name == "hidden-D4"
@@ -84,9 +84,9 @@ def test_a_distribution_on_which_the_reference_is_not_finite_is_dropped_and_name
 
 def test_infinities_of_the_reference_itself_must_be_reproduced(get_evaluator: GetEvaluator) -> None:
     masked = problem("    def forward(self, x):\n        return x.masked_fill(x > 1, float('-inf'))")
-    assert get_evaluator("brisk").evaluate(masked, submission(masked)).status is Status.PASSED
+    assert get_evaluator("verified brisk").evaluate(masked, submission(masked)).status is Status.PASSED
     finite = submission(masked).replace("float('-inf')", "-1e30")
-    assert get_evaluator("brisk").evaluate(masked, finite).status is Status.WRONG_VALUE
+    assert get_evaluator("verified brisk").evaluate(masked, finite).status is Status.WRONG_VALUE
 
 
 @pytest.mark.parametrize(
@@ -102,30 +102,30 @@ def test_a_reference_that_raises_is_a_fault_and_never_a_pass(get_evaluator: GetE
     broken = problem(body)
     echo = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.clone()\n"
     with pytest.raises(ReferenceFaultError, match="the problem's reference failed"):
-        get_evaluator("brisk").evaluate(broken, echo)
+        get_evaluator("verified brisk").evaluate(broken, echo)
 
 
 def test_a_failure_that_the_problem_records_drops_the_distribution(get_evaluator: GetEvaluator) -> None:
     body = "    def forward(self, x):\n        assert x.abs().mean() > 0.1\n        return x * 2"
     recorded = problem(body, dropped={"D3": "the reference refuses small numbers"})
-    verdict = get_evaluator("brisk").evaluate(recorded, submission(recorded))
+    verdict = get_evaluator("verified brisk").evaluate(recorded, submission(recorded))
     assert verdict.status is Status.PASSED
     assert [check.name for check in verdict.checks if check.passed is None] == ["hidden-D3"]
 
 
 def test_a_random_reference_is_flagged(get_evaluator: GetEvaluator) -> None:
     random = problem("    def forward(self, x):\n        return torch.nn.functional.dropout(x, 0.5)")
-    verdict = get_evaluator("brisk").evaluate(random, submission(random))
+    verdict = get_evaluator("verified brisk").evaluate(random, submission(random))
     assert verdict.status is Status.WRONG_VALUE
     assert verdict.reference_random
     assert any("random" in flag for flag in verdict.flags)
 
 
 def test_a_job_that_cannot_fit_says_need_and_have(get_evaluator: GetEvaluator) -> None:
-    limits = get_evaluator("brisk").protocol.limits.model_copy(update={"device_memory_bytes": 1 << 20})
+    limits = get_evaluator("verified brisk").protocol.limits.model_copy(update={"device_memory_bytes": 1 << 20})
     plain = problem("    def forward(self, x):\n        return torch.relu(x)")
     with pytest.raises(DeviceMemoryError, match=r"needs \d.* GiB .*have \d.* GiB free"):
-        get_evaluator("brisk", limits=limits).evaluate(plain, submission(plain))
+        get_evaluator("verified brisk", limits=limits).evaluate(plain, submission(plain))
 
 
 def test_weights_come_from_the_references_state_when_names_match_else_from_the_seed(
@@ -135,11 +135,11 @@ def test_weights_come_from_the_references_state_when_names_match_else_from_the_s
         "    def __init__(self):\n        super().__init__()\n        self.linear = torch.nn.Linear(256, 32)\n\n"
         "    def forward(self, x):\n        return self.linear(x)"
     )
-    verdict = get_evaluator("brisk").evaluate(linear, submission(linear))
+    verdict = get_evaluator("verified brisk").evaluate(linear, submission(linear))
     assert (verdict.status, verdict.weights) == (Status.PASSED, "state_dict")
     renamed = submission(linear).replace("self.linear", "self.projection")
-    verdict = get_evaluator("brisk").evaluate(linear, renamed)
+    verdict = get_evaluator("verified brisk").evaluate(linear, renamed)
     assert (verdict.status, verdict.weights) == (Status.PASSED, "seed")
     reordered = submission(linear).replace("super().__init__()", "super().__init__()\n        torch.rand(7)")
-    verdict = get_evaluator("brisk").evaluate(linear, reordered)
+    verdict = get_evaluator("verified brisk").evaluate(linear, reordered)
     assert (verdict.status, verdict.weights) == (Status.PASSED, "state_dict")

@@ -19,7 +19,7 @@ def as_parameters(cases: list[Case]) -> list:
 
 
 def evaluate(case: Case, get_evaluator, device: str = "cpu", sandbox: str = "process") -> Verdict:
-    rules = "brisk" if case.constants.get("SLOW") else "tight"
+    rules = "verified brisk" if case.constants.get("SLOW") else "verified tight"
     return get_evaluator(rules, device, sandbox, **case.constants.get("PROTOCOL", {})).evaluate(
         case.problem, case.source
     )
@@ -48,7 +48,7 @@ def test_a_status_is_reached_by_a_real_cuda_submission(case, sandbox, get_evalua
 
 
 def test_an_answer_without_code_is_a_format_error_and_runs_nothing(get_evaluator):
-    verdict = get_evaluator("tight").format_error("core/level1/relu", "the answer holds no code block")
+    verdict = get_evaluator("verified tight").format_error("core/level1/relu", "the answer holds no code block")
     assert verdict.status is Status.FORMAT_ERROR
     assert not verdict.credited
     assert verdict.isolation is None

@@ -25,7 +25,7 @@ static inline float exponential(float x) {
     return p * power;
 }
 
-/* A few queries against sixteen keys at a time. Scores are never stored: the sums are corrected when a larger one comes. */
+/* A few queries, sixteen keys at a time. Scores are never stored: the sums are corrected when a larger one comes. */
 static void attend(const float *q, const float *keys, const float *v, float *y, long tokens, long width, long rows) {
     float query[ROWS][WIDEST], sum[ROWS][WIDEST] = {{0}}, top[ROWS], weights[ROWS] = {0};
     for (long r = 0; r < ROWS; r++) {

@@ -22,8 +22,9 @@ static inline float exponential(float x) {
     return p * power;
 }
 
-// A few queries against sixteen keys at a time. Scores are never stored: the sums are corrected when a larger one comes.
-static void attend(const float* q, const float* keys, const float* v, float* y, int64_t tokens, int64_t width, int64_t rows) {
+// A few queries, sixteen keys at a time. Scores are never stored: the sums are corrected when a larger one comes.
+static void attend(const float* q, const float* keys, const float* v, float* y,
+                   int64_t tokens, int64_t width, int64_t rows) {
     float query[ROWS][WIDEST], sum[ROWS][WIDEST] = {{0}}, top[ROWS], weights[ROWS] = {0};
     for (int64_t r = 0; r < ROWS; r++) {
         top[r] = -INFINITY;

@@ -1,0 +1,50 @@
+"""What a latency is made of, and what no forward can spare itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbenv.sandbox.judge.timing import Series, _slower_in_single_calls
+
+NULL_MS = 0.1
+
+
+def apart(forward_ms: dict[str, float], copy_ms: dict[str, float], jitter: float = 0.001) -> Series:
+    """Turns of one call, as long as they are said to be, the null runner's among them."""
+    series = Series(1, gated=True)
+    for arm in ("reference", "submission", "null"):
+        for turn in range(8):
+            noise = jitter * (turn % 4 - 1.5)
+            series.turns[arm].append(NULL_MS + forward_ms.get(arm, 0.0) + noise)
+            series.copies[arm].append(copy_ms.get(arm, 0.2) + noise)
+    return series
+
+
+def test_a_turn_of_many_calls_is_a_mean_with_the_null_turn_subtracted():
+    series = Series(4, gated=True, turns={"reference": [9.0], "submission": [5.0], "null": [1.0]})
+    assert series.latencies("reference") == [2.0]
+    assert series.latencies("submission") == [1.0]
+
+
+def test_work_put_off_until_the_copy_is_charged_and_a_copy_spared_is_no_gain():
+    series = apart({"reference": 1.0, "submission": 0.25}, {"submission": 0.95})
+    assert series.latencies("submission") == pytest.approx([1.0] * 8, abs=0.01)
+    spared = apart({"reference": 1.0, "submission": 1.0}, {"submission": 0.0})
+    assert spared.latencies("submission") == pytest.approx([1.0] * 8, abs=0.01)
+
+
+@pytest.mark.parametrize(("row", "single", "slower"), [(1.0, 1.01, False), (1.0, 1.1, True), (0.01, 1.0, True)])
+def test_calls_alone_count_where_they_are_slower_than_in_a_row(row, single, slower):
+    series = apart({"reference": 1.0, "submission": single}, {})
+    assert _slower_in_single_calls(series, row, 1.0) is slower
+
+
+def test_what_is_usual_for_the_reference_is_not_held_against_the_submission():
+    series = apart({"reference": 1.2, "submission": 1.2}, {})
+    assert not _slower_in_single_calls(series, 1.0, 1.0)
+
+
+def test_a_submissions_own_jitter_hides_nothing():
+    series = apart({"reference": 1.0, "submission": 1.0}, {})
+    series.turns["submission"][::2] = [turn + 50.0 for turn in series.turns["submission"][::2]]
+    assert _slower_in_single_calls(series, 0.1, 1.0)
