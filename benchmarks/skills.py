@@ -75,7 +75,9 @@ def judge(options: argparse.Namespace) -> None:
     with Evaluator(protocol=protocol, device=options.device, sandbox=options.sandbox) as evaluator:
         kind = evaluator.device.split(":")[0]
         path = options.runs / f"{kind}.jsonl"
-        done = set(read(path))
+        done = {
+            kernel for kernel, line in read(path).items() if line["verdict"]
+        }  # a fault of the machine is tried again
         wanted = [answer for answer in answers(kind) if answer[1] not in done]
         for number, (problem, kernel) in enumerate(wanted, start=1):
             if time.monotonic() > deadline:

@@ -8,10 +8,12 @@ import pytest
 
 from kbenv.errors import SandboxError
 from kbenv.evaluator import Evaluator
+from kbenv.prompts import render
 from kbenv.protocol import get_protocol
 from kbenv.verdict import HIDDEN_STAGES, Stage, Status, Verdict
 from kbenv.workbench import TOOLS, Budget, BudgetSpentError, Workbench, describe_tool, trial_protocol
 from tests.fakes import ScriptedEvaluator, make_plausibility, make_problem, make_verdict
+from tests.test_prompts import golden
 
 SOURCE = "class ModelNew: pass\n"
 Outcome = Verdict | Exception
@@ -128,6 +130,22 @@ def test_every_verdict_is_reported() -> None:
     made.profile(SOURCE)
     made.submit(SOURCE)
     assert seen == [("check", SOURCE, Status.PASSED), ("submit", SOURCE, Status.PASSED)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        *[(f"workbench-{tool}", {"part": "tool", "tool": tool}) for tool in TOOLS],
+        ("workbench-task", {"part": "task", "task": "# Task", "budget": Budget()}),
+        ("workbench-compiled", {"part": "compiled"}),
+        ("workbench-checked", {"part": "checked", "trials": 5, "late": False}),
+        ("workbench-late", {"part": "checked", "trials": 5, "late": True}),
+        ("workbench-left", {"part": "left", "left": Budget(9, 1, 3.5), "best": make_verdict(speedup=1.5)}),
+        ("workbench-none", {"part": "left", "left": Budget(1, 0, 0.0), "best": None}),
+    ],
+)
+def test_its_texts_are_the_golden_ones(name: str, values: dict[str, Any]) -> None:
+    golden(f"{name}.md", render("workbench.j2", **values))
 
 
 def test_every_tool_has_its_description() -> None:
