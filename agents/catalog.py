@@ -20,6 +20,7 @@ from kbenv.agents.multi_turn import MultiTurn
 from kbenv.agents.reflect import Reflect
 from kbenv.agents.search import Search, Selection
 from kbenv.agents.single_shot import SingleShot
+from kbenv.agents.skills import Skills
 from kbenv.agents.stopping import Stop
 from kbenv.errors import UsageError
 
@@ -119,6 +120,12 @@ def _reflect(model: Model, settings: Settings) -> Agent:
     )  # fmt: skip
 
 
+def _skills(model: Model, settings: Settings) -> Agent:
+    return Skills(
+        model, _calls(settings), settings.n or 1, repairs=settings.repairs, stop=settings.stop, tokens=settings.tokens
+    )
+
+
 _SHARED = frozenset({"tokens", "context", "stop"})
 
 AGENTS: Mapping[str, Kind] = MappingProxyType(
@@ -137,6 +144,10 @@ AGENTS: Mapping[str, Kind] = MappingProxyType(
             Kind(
                 "reflect", _reflect, lambda settings: _calls(settings) * (settings.n or 1), "single",
                 _SHARED | {"n", "repairs"},
+            ),
+            Kind(
+                "skills", _skills, lambda settings: _calls(settings) * (settings.n or 1), "single",
+                frozenset({"tokens", "stop", "n", "repairs"}),
             ),
         )
     }

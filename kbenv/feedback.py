@@ -29,6 +29,10 @@ _VISIBLE_STAGES = frozenset({Stage.FORMAT, Stage.LOAD, Stage.STANDARD})
 _COMPARISON_KEYS = frozenset(
     {"max_abs_error", "max_rel_error", "mismatched", "elements", "output", "index", "expected", "found"}
 )
+_ANATOMY_KEYS = frozenset(
+    {"shape", "elements", "wrong", "box", "box_share", "tails", "flat_tail", "periods", "growth", "factor", "offset",
+     "hypotheses"}
+)  # fmt: skip
 _SCANNED_CHARACTERS = 100_000
 _ESCAPE = re.compile(
     r"\x1b\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)?"  # operating system commands: titles, links
@@ -56,6 +60,7 @@ def render_feedback(verdict: Verdict) -> str:
         failed=failed,
         evidence=_evidence(failed),
         further=_further(failed),
+        anatomy=_anatomy(failed) if told else None,
         trials_passed=sum(check.passed is True and check.name.startswith("standard-") for check in standard),
         detail=quoted(verdict.detail, DETAIL_CHARACTERS) if told else None,
         output=quoted(verdict.output, OUTPUT_CHARACTERS),
@@ -139,6 +144,15 @@ def _evidence(check: Check | None) -> Mapping[str, str]:
     return {key: _value(evidence[key]) if evidence.get(key) is not None else "" for key in sorted(_COMPARISON_KEYS)}
 
 
+def _anatomy(check: Check | None) -> Mapping[str, JsonValue] | None:
+    """Where and how the output is wrong (`kbenv.sandbox.judge.anatomy`); None for what the judge did not record.
+
+    The judge wrote all of it, and its words are the template's: there is nothing of a submission's in it but numbers.
+    """
+    anatomy = check.evidence.get("anatomy") if check is not None and check.stage is Stage.STANDARD else None
+    return anatomy if isinstance(anatomy, dict) and anatomy.keys() >= _ANATOMY_KEYS else None
+
+
 def _further(check: Check | None) -> Mapping[str, str]:
     """The rest of a check's evidence; a submission may have chosen the words of an error."""
     return {
@@ -149,6 +163,7 @@ def _further(check: Check | None) -> Mapping[str, str]:
 def _flat(check: Check | None) -> dict[str, JsonValue]:
     """A check's evidence with the parts of its first mismatch beside the rest."""
     evidence = dict(check.evidence) if check is not None else {}
+    evidence.pop("anatomy", None)
     first = evidence.pop("first_mismatch", None)
     return evidence | first if isinstance(first, dict) else evidence
 

@@ -21,10 +21,11 @@ LAYERS = (
         "kbenv.report",
     },
     {"kbenv.agents"},
-    {"kbenv.env", "kbenv.vector"},
+    {"kbenv.env", "kbenv.vector", "kbenv.workbench"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt",
+        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.machine_code", "kbenv.metrics",
+        "kbenv.profile", "kbenv.prompt",
         "kbenv.provenance", "kbenv.reward", "kbenv.screen",
         "kbenv.spaces", "kbenv.store", "kbenv.gpu", "kbenv.trajectory",
     },

@@ -87,7 +87,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--parents", type=int, metavar="N", help="search: answers refined at a time (default: 2)")
     group.add_argument("--children", type=int, metavar="N", help="search: refinements of each (default: 2)")
     group.add_argument(
-        "--repairs", type=int, metavar="N", help="reflect: failures before another approach (default: 3)"
+        "--repairs", type=int, metavar="N", help="reflect, skills: failures before another approach (default: 3)"
     )
     group = parser.add_argument_group("model")
     group.add_argument(

@@ -11,6 +11,7 @@ from kbenv.protocol import DEFAULT_PROTOCOL, PRECISIONS, PROTOCOLS
 
 if TYPE_CHECKING:
     from kbenv.evaluator import Evaluator
+    from kbenv.protocol import Protocol
 
 
 def add_judging_options(parser: argparse.ArgumentParser) -> None:
@@ -57,8 +58,16 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_evaluator(arguments: argparse.Namespace, on_phase: Callable[[str], None], *, cache: bool = False) -> Evaluator:
+def open_evaluator(
+    arguments: argparse.Namespace,
+    on_phase: Callable[[str], None],
+    *,
+    cache: bool = False,
+    protocol: Protocol | None = None,
+) -> Evaluator:
     """The evaluator that the options ask for; one line on standard error when "auto" did without Docker.
+
+    `protocol` stands for the one that they name.
 
     Raises:
         UsageError: what they ask for is not to be had.
@@ -68,7 +77,7 @@ def open_evaluator(arguments: argparse.Namespace, on_phase: Callable[[str], None
     from kbenv.sandbox.engine import IMAGE
 
     evaluator = Evaluator(
-        protocol=arguments.protocol,
+        protocol=protocol or arguments.protocol,
         precision=arguments.precision,
         device=arguments.device,
         sandbox=arguments.sandbox,
@@ -84,6 +93,6 @@ def open_evaluator(arguments: argparse.Namespace, on_phase: Callable[[str], None
         cache=cache,
         on_phase=on_phase,
     )
-    if evaluator.sandbox_note:
+    if evaluator.sandbox_note and protocol is None:
         print(f"kbenv: {evaluator.sandbox_note}", file=sys.stderr)
     return evaluator

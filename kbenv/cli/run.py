@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from kbenv.agents.catalog import Kind, Settings
     from kbenv.agents.model import Budget
     from kbenv.agents.recording import RecordedEvaluator
-    from kbenv.env import Profiler
     from kbenv.evaluator import Evaluator
     from kbenv.problems.problem import Problem
     from kbenv.prompt import PromptOptions
@@ -246,6 +245,7 @@ class _Run:
 
     def _make_env(self, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
         from kbenv.env import MultiTurnEnv, SingleTurnEnv
+        from kbenv.profile import render_profile
 
         execution, profile = parse_feedback(self.arguments.feedback)
         options: dict[str, Any] = {
@@ -253,7 +253,7 @@ class _Run:
             "reward": self.arguments.reward,
             "prompt": self.prompt,
             "execution_feedback": execution,
-            "profiler": _profiler() if profile else None,
+            "profiler": render_profile if profile else None,
         }
         if self.kind.episode == "single":
             return SingleTurnEnv(problem, **options)
@@ -274,10 +274,6 @@ class _Run:
             "rules": self.evaluator.protocol.model_dump(mode="json"),
             "system": render("system.j2", turns=self.kind.turns(self.settings)),
         }
-
-
-def _profiler() -> Profiler:
-    raise UsageError("this version makes no profiles: leave p out of --feedback")
 
 
 class _OneAtATime:

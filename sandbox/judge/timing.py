@@ -9,6 +9,7 @@ import math
 import secrets
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ _OPEN_OVERHEAD_MS = 2.0
 """Messages, launch, and a small slot's copies in an open turn of one call (below 1 ms on an H200)."""
 _SLOW_TURN = 4
 """A turn of a slow submission lasts at most this many times the protocol's target."""
+_LEAST_OF_NULL = 0.05
+"""Of the null runner's turn, a turn's forwards take at least: less is lost in what such turns differ by."""
 _RESOLUTION_MS = 1e-5
 """A latency is never reported below this: the null runner's turn can be the longer one for an all but empty kernel."""
 
@@ -49,7 +52,11 @@ class Series:
         """Per call, the null runner's median turn subtracted (`null`, or that of these turns), late work added."""
         null = statistics.median(self.turns["null"]) if null is None else null
         late = self._late(arm)
-        return [max((turn - null) / self.calls + late, _RESOLUTION_MS) for turn in self.turns[arm]]
+        return [max((turn - null) / self.calls + late, self.least(null)) for turn in self.turns[arm]]
+
+    def least(self, null: float) -> float:
+        """What a latency is never below."""
+        return max(_RESOLUTION_MS, 0.0 if self.apart else _LEAST_OF_NULL * null / self.calls)
 
     def _late(self, arm: str) -> float:
         """By how much an arm's copies take longer than the null runner's, where that is more than their noise."""
@@ -260,7 +267,7 @@ def measure(job: Job) -> None:
             reference = alone
     job.record_timed(timer.outputs)
     job.flags.extend(dict.fromkeys(timer.clock_notes))
-    if submission <= 2 * _RESOLUTION_MS:
+    if submission <= 1.01 * _least_ms(timed):
         job.flags.append("the submission's latency is at or below the clock's resolution")
     job.result["timing"] = {
         "speedup": {"value": ratio.value * scale, "low": ratio.low * scale, "high": ratio.high * scale},
@@ -300,6 +307,11 @@ def _slower_in_single_calls(single: Series, submission: float, reference: float)
     usual = max(0.0, statistics.median(of_reference) - reference)
     error = max(robust_error(of_reference), robust_error(single.turns["null"]))
     return excess - usual > _SIGMAS * error and excess - usual > _GAP * submission
+
+
+def _least_ms(timed: Sequence[Series]) -> float:
+    """What no latency falls below, or little more."""
+    return max(series.least(statistics.median(series.turns["null"])) for series in timed)
 
 
 def _slowed_down(reference: float, alone: list[float]) -> bool:

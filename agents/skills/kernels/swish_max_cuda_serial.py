@@ -1,0 +1,56 @@
+"""A library's linear layer, then Swish and the row's maximum in CUDA: a thread a row."""
+
+import ctypes
+import os
+import subprocess
+import tempfile
+
+import torch
+from torch.utils.cpp_extension import CUDA_HOME
+
+SOURCE = r"""
+__device__ float swish(float t) { return t / (1.0f + __expf(-t)); }
+
+__global__ void swish_max(const float *x, float *y, int rows, int columns) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float top = -INFINITY;
+    for (int i = 0; i < columns; i++) top = fmaxf(top, swish(x[(long)row * columns + i]));
+    y[row] = top;
+}
+
+extern "C" void run(const float *x, float *y, int rows, int columns) {
+    swish_max<<<(rows + 127) / 128, 128>>>(x, y, rows, columns);
+}
+"""
+
+
+def build(source):
+    """A shared library by nvcc: without PyTorch's headers that takes seconds."""
+    folder = tempfile.mkdtemp()
+    text, library = os.path.join(folder, "kernel.cu"), os.path.join(folder, "kernel.so")
+    with open(text, "w") as file:
+        file.write(source)
+    major, minor = torch.cuda.get_device_capability()
+    options = ["-O3", f"-arch=sm_{major}{minor}", "-shared", "-Xcompiler", "-fPIC"]
+    subprocess.run([f"{CUDA_HOME}/bin/nvcc", *options, text, "-o", library], check=True)
+    return ctypes.CDLL(library)
+
+
+LIBRARY = build(SOURCE)
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, features_in, features_out):
+        super().__init__()
+        self.linear = torch.nn.Linear(features_in, features_out)
+
+    def forward(self, x):
+        x = self.linear(x)
+        y = torch.empty(x.shape[0], device=x.device)
+        LIBRARY.run(pointer(x), pointer(y), x.shape[0], x.shape[1])
+        return y

@@ -1,0 +1,248 @@
+"""Machine code is read as cuobjdump documents and prints it; occupancy is that of NVIDIA's calculator."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbenv.errors import UsageError
+from kbenv.machine_code import (
+    MULTIPROCESSORS,
+    demangled,
+    dump,
+    instruction_kinds,
+    occupancies,
+    occupancy,
+    parse_resource_usage,
+    parse_sass,
+    read_kernels,
+    relevant,
+)
+
+USAGE = """\
+
+Fatbin elf code:
+================
+arch = sm_90
+code version = [1,7]
+host = linux
+compile_size = 64bit
+
+Resource usage:
+ Common:
+  GLOBAL:0
+ Function _Z6matmulPKfS0_Pfi:
+  REG:168 STACK:64 SHARED:33792 LOCAL:0 CONSTANT[0]:556 TEXTURE:0 SURFACE:0 SAMPLER:0
+ Function _ZN29_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m:
+  REG:10 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:552 TEXTURE:0 SURFACE:0 SAMPLER:0
+
+Fatbin elf code:
+================
+arch = sm_80
+code version = [1,7]
+host = linux
+compile_size = 64bit
+
+Resource usage:
+ Common:
+  GLOBAL:0
+ Function _Z6matmulPKfS0_Pfi:
+  REG:120 STACK:0 SHARED:16384 LOCAL:0 CONSTANT[0]:380 TEXTURE:0 SURFACE:0 SAMPLER:0
+"""
+SASS = """\
+
+Fatbin elf code:
+================
+arch = sm_90
+code version = [1,7]
+host = linux
+compile_size = 64bit
+
+\tcode for sm_90
+\t\tFunction : _Z6matmulPKfS0_Pfi
+\t.headerflags\t@"EF_CUDA_TEXMODE_UNIFIED EF_CUDA_64BIT_ADDRESS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;                       /* 0x00000a00ff017b82 */
+                                                                                /* 0x000e220000000800 */
+        /*0010*/              @!P0 LDGSTS.E.BYPASS.128 [R5], desc[UR8][R2.64] ; /* 0x0000000002057fae */
+        /*0020*/                   LDG.E.128 R4, desc[UR8][R2.64] ;             /* 0x0000000802047981 */
+        /*0030*/               @P1 LDG.E R8, desc[UR8][R2.64+0x10] ;            /* 0x0000100802087981 */
+        /*0040*/                   LDSM.16.M88.4 R12, [R10] ;                   /* 0x000000000a0c783b */
+        /*0050*/                   HMMA.1688.F32.TF32 R16, R12, R20, R16 ;      /* 0x000000140c10723c */
+        /*0060*/                   HGMMA.64x128x16.F32 R24, gdesc[UR4], R24 ;   /* 0x01e0000004187df0 */
+        /*0070*/                   STL [R1], R24 ;                              /* 0x0000001801007387 */
+        /*0080*/                   LDL R24, [R1] ;                              /* 0x0000000001187983 */
+        /*0090*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;                /* 0x0000000000007b1d */
+        /*00a0*/              @UP0 UTMALDG.2D [UR8], [UR4] ;                    /* 0x00000008040075b4 */
+        /*00b0*/                   STG.E.64 desc[UR8][R2.64], R24 ;             /* 0x0000001802007986 */
+        /*00c0*/                   EXIT ;                                       /* 0x000000000000794d */
+        /*00d0*/                   BRA 0xd0;                                    /* 0xfffffffc00fc7947 */
+\t\t..........
+
+
+\t\tFunction : _ZN29_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m
+\t.headerflags\t@"EF_CUDA_SM90"
+        /*0000*/                   LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;    /* 0x0000000402047981 */
+        /*0010*/                   FMNMX R4, RZ, R4, !PT ;                      /* 0x00000004ff047209 */
+        /*0020*/                   FFMA R4, R4, R4, R4 ;                        /* 0x0000000404047223 */
+        /*0030*/                   DFMA R4, R4, R4, R4 ;                        /* 0x0000000404047223 */
+        /*0040*/                   MUFU.EX2 R4, R4 ;                            /* 0x0000000400047308 */
+        /*0050*/                   SHFL.BFLY PT, R5, R4, 0x1, 0x1f ;            /* 0x0c201f0004057f89 */
+        /*0060*/                   RED.E.ADD.F32.FTZ.RN.STRONG.GPU desc[UR4][R2.64], R4 ;  /* 0x0 */
+        /*0070*/                   STG.E.128 desc[UR4][R2.64], R4 ;             /* 0x0000000402007986 */
+        /*0080*/                   EXIT ;                                       /* 0x000000000000794d */
+\t\t..........
+"""
+
+
+def test_usage_is_read_by_capability_and_function() -> None:
+    usages = parse_resource_usage(USAGE)
+    assert usages[90, "_Z6matmulPKfS0_Pfi"] == {"REG": 168, "STACK": 64, "SHARED": 33792, "LOCAL": 0}
+    assert usages[80, "_Z6matmulPKfS0_Pfi"]["REG"] == 120
+    assert len(usages) == 3
+
+
+def test_instructions_are_counted_by_kind_through_predicates_and_modifiers() -> None:
+    mix = parse_sass(SASS)[90, "_Z6matmulPKfS0_Pfi"]
+    expected = {
+        "all": 14, "tensor_core": 2, "async_copy": 2, "global_load": 2, "global_load_128": 1, "global_store": 1,
+        "shared_load": 1, "local": 2, "barrier": 1,
+    }  # fmt: skip
+    assert mix == dict.fromkeys(("all", *instruction_kinds()), 0) | expected
+
+
+def test_kinds_do_not_run_into_each_other() -> None:
+    (relu,) = (mix for (_, name), mix in parse_sass(SASS).items() if "relu" in name)
+    expected = {
+        "all": 9, "global_load": 1, "global_load_128": 1, "global_store": 1, "global_store_128": 1, "fp32": 1,
+        "fp64": 1, "special_function": 1, "shuffle": 1, "atomic": 1,
+    }  # fmt: skip
+    assert relu == dict.fromkeys(("all", *instruction_kinds()), 0) | expected
+
+
+def test_a_kernel_joins_its_usage_and_its_instructions() -> None:
+    kernels = {(kernel.capability, kernel.short_name): kernel for kernel in read_kernels(USAGE, SASS)}
+    matmul, relu = kernels[90, "matmul"], kernels[90, "relu"]
+    assert (matmul.registers, matmul.stack_bytes, matmul.shared_bytes, matmul.spills) == (168, 64, 32768, True)
+    assert (relu.spills, relu.instructions["global_load_128"]) == (False, 1)
+    assert kernels[80, "matmul"].instructions == {}
+    assert [at.threads for at in matmul.occupancy] == [128, 256]  # 512 threads of 168 registers do not fit
+    assert relevant(tuple(kernels.values()), frozenset({"relu"})) == (relu,)
+
+
+def test_a_bare_cubin_says_its_capability_only_beside_its_instructions() -> None:
+    usage = (
+        "\nResource usage:\n Common:\n  GLOBAL:0\n Function matmul:\n"
+        "  REG:128 STACK:0 SHARED:1024 LOCAL:0 CONSTANT[0]:584 TEXTURE:0 SURFACE:0 SAMPLER:0\n"
+    )
+    sass = (
+        "\n\tcode for sm_90a\n\t.target\tsm_90a\n\n\t\tFunction : matmul\n"
+        "        /*0010*/                   HGMMA.64x128x8.F32.TF32 R24, gdesc[UR4], RZ, !UPT, gsb0 ;  /* 0x01 */\n"
+    )
+    (kernel,) = read_kernels(usage, sass)
+    assert (kernel.capability, kernel.short_name, kernel.shared_bytes) == (90, "matmul", 0)
+    assert kernel.instructions["tensor_core"] == 1
+    assert [at.warps for at in kernel.occupancy] == [16, 16, 16]
+
+
+def test_text_of_another_kind_holds_no_kernels() -> None:
+    for text in ("", "cuobjdump fatal   : File 'x' is not a device binary", USAGE[:100], SASS[:200]):
+        assert read_kernels(text, text) == ()
+
+
+@pytest.mark.parametrize(
+    ("capability", "threads", "registers", "shared", "blocks", "warps", "limit"),
+    [
+        (90, 256, 32, 0, 8, 64, "warps"),
+        (90, 256, 64, 0, 4, 32, "registers"),
+        (90, 128, 168, 32768, 3, 12, "registers"),
+        (90, 256, 40, 100 * 1024, 2, 16, "shared memory"),
+        (90, 1024, 64, 0, 1, 32, "registers"),
+        (90, 1024, 65, 0, 0, 0, "registers"),
+        (90, 32, 16, 0, 32, 32, "blocks"),
+        (90, 128, 32, 228 * 1024, 0, 0, "shared memory"),
+        (80, 256, 32, 48 * 1024, 3, 24, "shared memory"),
+        (86, 256, 32, 0, 6, 48, "warps"),
+        (75, 1024, 32, 0, 1, 32, "warps"),
+        (70, 256, 37, 0, 6, 48, "registers"),
+    ],
+)
+def test_occupancy_is_that_of_the_calculator(capability, threads, registers, shared, blocks, warps, limit) -> None:
+    found = occupancy(capability, threads, registers, shared)
+    assert (found.blocks, found.warps, found.limit) == (blocks, warps, limit)
+    assert found.share == warps / MULTIPROCESSORS[capability].warps
+
+
+@given(st.sampled_from(sorted(MULTIPROCESSORS)), st.integers(1, 1024), st.integers(1, 255), st.integers(0, 300_000))
+def test_more_of_anything_never_raises_the_number_of_blocks(capability, threads, registers, shared) -> None:
+    found = occupancy(capability, threads, registers, shared)
+    assert 0 <= found.share <= 1
+    assert occupancy(capability, threads, min(registers + 8, 255), shared + 1024).blocks <= found.blocks
+
+
+def test_what_does_not_exist_has_no_occupancy() -> None:
+    with pytest.raises(UsageError, match="90"):
+        occupancy(50, 128, 32, 0)
+    with pytest.raises(UsageError, match="1024"):
+        occupancy(90, 2048, 32, 0)
+    assert list(occupancies(35, 32, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_Z4reluPK6float4PS_m", "relu"),
+        ("_Z1f6float4", "f"),
+        ("_ZN2at6native3addIfEEvPT_", "add"),
+        ("_ZN29_GLOBAL__N__0a1b_4_cuda_cu_9d4reluILi4EEEvPK6float4PS1_m", "relu"),
+        ("softmax_kernel", "softmax_kernel"),
+        ("_Z", "_Z"),
+    ],
+)
+def test_names_are_demangled(mangled: str, name: str) -> None:
+    assert demangled(mangled) == name
+
+
+def test_a_file_that_holds_no_machine_code_is_refused(tmp_path: Path) -> None:
+    tool = tmp_path / "cuobjdump"
+    tool.write_text("#!/bin/sh\necho 'not a device binary' >&2\nexit 255\n")
+    tool.chmod(0o755)
+    with pytest.raises(UsageError, match="not a device binary"):
+        dump(tmp_path / "x.so", str(tool))
+
+
+def test_a_dump_asks_for_usage_and_for_instructions(tmp_path: Path) -> None:
+    (tmp_path / "usage").write_text(USAGE)
+    (tmp_path / "sass").write_text(SASS)
+    tool = tmp_path / "cuobjdump"
+    tool.write_text(f"#!/bin/sh\ncase $1 in -sass) cat {tmp_path}/sass;; -res-usage) cat {tmp_path}/usage;; esac\n")
+    tool.chmod(0o755)
+    assert [kernel.short_name for kernel in dump(tmp_path / "x.so", str(tool))] == ["matmul", "relu", "matmul"]
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_triton_compiled_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    import torch
+
+    path = tmp_path / "kernel.py"  # Triton reads a kernel's source from its file
+    path.write_text(
+        "import triton\nimport triton.language as tl\n\n@triton.jit\ndef double(x, y, n: tl.constexpr):\n"
+        "    i = tl.arange(0, n)\n    tl.store(y + i, 2 * tl.load(x + i))\n"
+    )
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x = torch.ones(1024, device="cuda")
+    compiled = module.double[(1,)](x, torch.empty_like(x), 1024)
+    (tmp_path / "kernel.cubin").write_bytes(compiled.asm["cubin"])
+    (kernel,) = dump(tmp_path / "kernel.cubin")
+    assert kernel.short_name == "double"
+    assert kernel.registers > 0
+    assert kernel.instructions["global_load"] >= 1
+    assert kernel.occupancy

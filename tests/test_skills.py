@@ -1,0 +1,219 @@
+"""The library of skills is whole, and retrieval finds what fits and nothing else, the same every time."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from kbenv.agents.skills.feature import Feature, extract_features, problem_features, profile_features, source_features
+from kbenv.agents.skills.library import (
+    KERNELS,
+    Case,
+    Condition,
+    Pair,
+    Skill,
+    load_library,
+    read_kernel,
+    retrieve,
+)
+from kbenv.errors import UsageError
+from kbenv.machine_code import read_kernels
+from kbenv.problems import load_problem
+from kbenv.profile import parse_ncu
+from kbenv.verdict import HIDDEN_STAGES, Status
+from tests.fakes import RELU_SOURCE, make_plausibility, make_verdict
+from tests.test_machine_code import SASS, USAGE
+from tests.test_profile import RAW, SOURCE, provenance, verdict
+
+LIBRARY = load_library()
+of_every_skill = pytest.mark.parametrize("skill", LIBRARY, ids=lambda skill: skill.id)
+
+
+def features_of(case: Pair | Case, kernel: str) -> dict[str, Feature]:
+    """Of an answer of the library, with what the case says was measured."""
+    reference = load_problem(case.problem).source_for("cuda")
+    return extract_features(reference, read_kernel(kernel)) | dict(case.measured)
+
+
+# -- the library ------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_at_least_two_dozen_skills_each_shown_by_a_pair_of_its_own() -> None:
+    assert len(LIBRARY) >= 24
+    assert len({(skill.pair.before, skill.pair.after) for skill in LIBRARY}) == len(LIBRARY)
+
+
+def test_every_kernel_belongs_to_a_pair() -> None:
+    used = {name for skill in LIBRARY for name in (skill.pair.before, skill.pair.after)}
+    assert {path.stem for path in KERNELS.glob("*.py")} == used
+
+
+@of_every_skill
+def test_its_kernels_are_answers_to_its_problem(skill: Skill) -> None:
+    reference = ast.parse(load_problem(skill.pair.problem).source)
+    wanted = [argument.arg for argument in _method(reference, "Model", "forward").args.args]
+    for name in (skill.pair.before, skill.pair.after):
+        source = read_kernel(name)
+        assert ast.get_docstring(ast.parse(source)), name
+        assert [argument.arg for argument in _method(ast.parse(source), "ModelNew", "forward").args.args] == wanted
+
+
+def _method(tree: ast.Module, owner: str, name: str) -> ast.FunctionDef:
+    model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner)
+    return next(node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == name)
+
+
+@of_every_skill
+def test_its_precondition_holds_before_and_no_longer_after(skill: Skill) -> None:
+    assert skill.applies(features_of(skill.pair, skill.pair.before))
+    assert not skill.applies(features_of(skill.pair, skill.pair.after))
+
+
+@of_every_skill
+def test_its_precondition_is_false_in_its_counter_case(skill: Skill) -> None:
+    assert skill.counter.because
+    assert not skill.applies(features_of(skill.counter, skill.counter.kernel))
+
+
+@of_every_skill
+def test_it_is_retrieved_for_its_own_case(skill: Skill) -> None:
+    assert skill in retrieve(features_of(skill.pair, skill.pair.before), most=4)
+
+
+@of_every_skill
+def test_every_feature_that_it_asks_for_is_one_that_is_extracted(skill: Skill) -> None:
+    assert (
+        set(skill.when) | set(skill.unless) | set(skill.pair.measured) | set(skill.counter.measured) <= known_features()
+    )
+
+
+def known_features() -> set[str]:
+    """Every name that extraction can yield."""
+    names: set[str] = {"counters." + cause for cause in CAUSES}
+    for skill in LIBRARY:
+        for kernel in (skill.pair.before, skill.pair.after):
+            names |= set(features_of(Pair(problem=skill.pair.problem, before=kernel, after=kernel), kernel))
+    told = verdict(1.0, bytes=10**9, operations_ms=0.5, flops=10**9).model_copy(
+        update={"provenance": provenance(("relu", 1.0, 3, "custom"))}
+    )
+    return (
+        names | set(profile_features(told, SOURCE, read_kernels(USAGE, SASS), parse_ncu(RAW))) | {"counters.occupancy"}
+    )
+
+
+CAUSES = {"uncoalesced", "bank-conflicts", "small-grid", "waits-for-memory", "waits-at-barriers"}
+
+
+def test_a_skill_that_does_not_follow_the_format_is_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbenv.agents.skills import library
+
+    (tmp_path / "bad.yaml").write_text("- id: x\n  title: y\n  when: {source.dot: {equals: true, below: 3}}\n")
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    with pytest.raises(UsageError, match="one of equals"):
+        load_library.__wrapped__()
+    (tmp_path / "bad.yaml").write_text("id: x\n")
+    with pytest.raises(UsageError, match="a list of skills"):
+        load_library.__wrapped__()
+
+
+# -- retrieval --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "holds"),
+    [
+        ({"equals": True}, True, True),
+        ({"equals": True}, 1, False),
+        ({"equals": "cuda"}, "cuda", True),
+        ({"equals": "cuda"}, None, False),
+        ({"one_of": ["a", "b"]}, "b", True),
+        ({"one_of": ["a", "b"]}, "c", False),
+        ({"at_least": 2}, 2, True),
+        ({"at_least": 2}, 1.9, False),
+        ({"below": 0.5}, 0.4, True),
+        ({"below": 0.5}, 0.5, False),
+        ({"below": 0.5}, None, False),
+        ({"below": 0.5}, "memory", False),
+    ],
+)
+def test_conditions(test: dict[str, Any], value: Feature | None, holds: bool) -> None:
+    assert Condition.model_validate(test).holds(value) is holds
+
+
+def test_retrieval_puts_the_likeliest_gain_first_and_is_the_same_every_time() -> None:
+    features = features_of(
+        Case(problem="core/level1/matmul", kernel="matmul_triton_small_tiles"), "matmul_triton_small_tiles"
+    )
+    found = retrieve(features, most=10)
+    assert found[0].id == "larger-tiles"
+    assert [skill.gain for skill in found] == sorted((skill.gain for skill in found), reverse=True)
+    assert retrieve(dict(reversed(features.items())), most=10) == found
+
+
+def test_a_skill_that_was_spent_is_not_retrieved() -> None:
+    features = features_of(
+        Case(problem="core/level1/matmul", kernel="matmul_triton_small_tiles"), "matmul_triton_small_tiles"
+    )
+    assert "larger-tiles" not in [skill.id for skill in retrieve(features, without={"larger-tiles"}, most=10)]
+
+
+def test_nothing_is_retrieved_for_an_answer_of_which_nothing_is_known() -> None:
+    assert retrieve({}) == ()
+    assert retrieve(extract_features("not python (", "neither (")) == ()
+
+
+def test_a_measurement_can_say_that_nothing_is_left_to_gain() -> None:
+    case = Case(problem="core/level1/relu", kernel="relu_cuda_scalar", measured={"profile.bandwidth_share": 0.95})
+    assert retrieve(features_of(case, case.kernel)) == ()
+
+
+# -- features ---------------------------------------------------------------------------------------------------------
+
+
+def test_features_of_a_problem() -> None:
+    relu = problem_features(RELU_SOURCE)
+    assert (relu["problem.row_length"], relu["problem.rows"], relu["problem.elementwise"]) == (128, 64, 1)
+    attention = problem_features(load_problem("core/level3/attention_block").source)
+    assert attention["problem.attention"] is True
+    assert attention["problem.products"] == 4
+    softmax = problem_features(load_problem("core/level1/softmax").source_for("cuda"))
+    assert (softmax["problem.row_length"], softmax["problem.reduction"], softmax["problem.attention"]) == (
+        128,
+        True,
+        False,
+    )
+
+
+def test_features_of_a_source() -> None:
+    vector = source_features(read_kernel("relu_cuda_vector"))
+    assert (vector["source.backend"], vector["source.vector_access"], vector["source.threads"]) == ("cuda", True, 256)
+    tiled = source_features(read_kernel("matmul_cuda_shared"))
+    assert (tiled["source.threads"], tiled["source.shared_memory"], tiled["source.own_product"]) == (1024, True, True)
+    triton = source_features(read_kernel("matmul_triton_one_stage"))
+    assert (triton["source.tile"], triton["source.stages"], triton["source.warps"]) == (128, 1, 8)
+    operators = source_features(read_kernel("linear_gelu_operators"))
+    assert (operators["source.elementwise_operators"], operators["source.library_products"]) == (2, 1)
+    assert source_features("class Broken(") == {"source.backend": "torch", "source.kernels": 0}
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASSED])
+@pytest.mark.parametrize("stage", sorted(HIDDEN_STAGES))
+def test_of_a_hidden_failure_there_is_one_feature(status: Status, stage: Any) -> None:
+    if status is Status.NO_CUSTOM_KERNEL:
+        return
+    failed = make_verdict(status, stage=stage, plausibility=make_plausibility(1.0))
+    assert profile_features(failed, SOURCE) == {"profile.status": "WRONG_HIDDEN"}
+
+
+def test_features_of_a_run() -> None:
+    told = verdict(1.0, bytes=2 * 10**9).model_copy(
+        update={"provenance": provenance(("relu", 0.6, 3, "custom"), ("at::native::elementwise", 0.4, 3, "library"))}
+    )
+    features = profile_features(told, SOURCE, read_kernels(USAGE, SASS), parse_ncu(RAW))
+    assert features["profile.bound"] == "overhead"
+    assert features["profile.bandwidth_share"] == 0.5
+    assert (features["profile.library_share"], features["profile.elementwise_share"]) == (0.4, 0.4)
+    assert (features["code.spills"], features["code.tensor_cores"], features["code.double"]) == (True, True, True)
+    assert (features["counters.resource"], features["counters.no-tensor-cores"]) == ("arithmetic", True)

@@ -1,0 +1,92 @@
+"""The measurement of the skills: what it judges, that it goes on where it stopped, and what it calls an effect."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kbenv.agents.skills.library import load_library
+from kbenv.errors import SandboxError
+from kbenv.verdict import Status, Verdict
+from tests.fakes import ScriptedEvaluator, make_verdict
+
+
+def load() -> ModuleType:
+    path = Path(__file__).resolve().parent.parent / "benchmarks" / "skills.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_skills", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+skills = load()
+SKILL = next(skill for skill in load_library() if skill.id == "wide-access")
+IN_PLACE = next(skill for skill in load_library() if skill.id == "results-in-place")
+
+
+def lines(skill: Any, before: Verdict | None, after: Verdict | None) -> dict[str, dict[str, Any]]:
+    names = ((skill.pair.before, before), (skill.pair.after, after))
+    return {name: {"verdict": verdict.model_dump(mode="json") if verdict else None} for name, verdict in names}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, evaluator: ScriptedEvaluator, *options: str) -> None:
+    monkeypatch.setattr(skills, "Evaluator", lambda **_: evaluator)
+    arguments = ["skills.py", "--runs", str(folder / "runs"), "--results", str(folder / "skills.md"), *options]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert skills.main() == 0
+
+
+def test_every_pair_is_judged_on_one_kind_of_device() -> None:
+    judged = {kernel for kind in ("cuda", "cpu") for _, kernel in skills.answers(kind)}
+    assert judged == {kernel for skill in load_library() for kernel in (skill.pair.before, skill.pair.after)}
+    assert not set(skills.answers("cuda")) & set(skills.answers("cpu"))
+
+
+def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = len(list(skills.answers("cpu")))
+    run(monkeypatch, tmp_path, ScriptedEvaluator(), "--seconds", "-1")
+    evaluator = ScriptedEvaluator([*[make_verdict()] * 3, SandboxError("the machine")])
+    run(monkeypatch, tmp_path, evaluator)
+    assert len(evaluator.sources) == wanted
+    path = tmp_path / "runs" / "cpu.jsonl"
+    whole = path.read_text().splitlines()
+    path.write_text("\n".join([*whole[:2], whole[2].replace('"source": "', '"source": "0'), *whole[3:], '{"kernel"']))
+    again = ScriptedEvaluator()
+    run(monkeypatch, tmp_path, again)
+    assert again.sources == evaluator.sources[2:]
+    none = ScriptedEvaluator()
+    run(monkeypatch, tmp_path, none, "--table")
+    assert none.sources == []
+    assert "pairs show their effect" in (tmp_path / "skills.md").read_text()
+
+
+def test_an_effect_shows_when_its_interval_lies_above_one() -> None:
+    row = skills.make_row(SKILL, lines(SKILL, make_verdict(speedup=1.0), make_verdict(speedup=1.5)))
+    assert row[6] == "1.5x [1.36, 1.66]"
+    assert row[8] == "yes"
+    row = skills.make_row(SKILL, lines(SKILL, make_verdict(speedup=1.0), make_verdict(speedup=1.05)))
+    assert row[8] == "no"
+
+
+def test_a_skill_that_saves_memory_shows_by_memory() -> None:
+    less = make_verdict(speedup=1.0, memory=2.0)
+    less = less.model_copy(update={"memory": less.memory.model_copy(update={"submission_peak_bytes": 1 << 19})})
+    row = skills.make_row(IN_PLACE, lines(IN_PLACE, make_verdict(speedup=1.0), less))
+    assert (row[7], row[8]) == ("2.00x less", "yes")
+
+
+def test_what_is_not_credited_shows_nothing() -> None:
+    row = skills.make_row(SKILL, lines(SKILL, make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0)))
+    assert (row[3], row[6], row[8]) == ("WRONG_VALUE", "", "no")
+    row = skills.make_row(SKILL, lines(SKILL, None, make_verdict(speedup=2.0)))
+    assert (row[3], row[8]) == ("not judged", "no")
+    assert skills.make_row(SKILL, {}) is None
+    assert json.dumps(row)

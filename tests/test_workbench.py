@@ -1,0 +1,154 @@
+"""The tools for coding agents: each tells its part, budgets hold, and hidden checks stay hidden."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kbenv.errors import SandboxError
+from kbenv.evaluator import Evaluator
+from kbenv.prompts import render
+from kbenv.protocol import get_protocol
+from kbenv.verdict import HIDDEN_STAGES, Stage, Status, Verdict
+from kbenv.workbench import TOOLS, Budget, BudgetSpentError, Workbench, describe_tool, trial_protocol
+from tests.fakes import ScriptedEvaluator, make_plausibility, make_problem, make_verdict
+from tests.test_prompts import golden
+
+SOURCE = "class ModelNew: pass\n"
+Outcome = Verdict | Exception
+
+
+def bench(
+    trials: list[Outcome] | None = None, verdicts: list[Outcome] | None = None, **options: Any
+) -> tuple[Workbench, ScriptedEvaluator, ScriptedEvaluator]:
+    judge = ScriptedEvaluator(verdicts or [make_verdict()])
+    trial = ScriptedEvaluator(trials or [make_verdict()], protocol=trial_protocol(judge.protocol))
+    made = Workbench(make_problem(), cast(Evaluator, judge), cast(Evaluator, trial), **options)
+    return made, judge, trial
+
+
+@pytest.mark.parametrize("name", ["verified", "hardened", "kernelbench"])
+def test_a_trial_has_the_rules_without_the_hidden_inputs(name: str) -> None:
+    protocol = get_protocol(name)
+    trial = trial_protocol(protocol)
+    assert (trial.hidden_inputs, trial.probes, trial.perturb_timed) == ((), (), False)
+    same = {"timing", "hidden_inputs", "probes", "perturb_timed", "memory"}
+    assert trial.model_dump(exclude=same) == protocol.model_dump(exclude=same)
+
+
+def test_the_problem_is_read_for_nothing() -> None:
+    made, judge, trial = bench()
+    text = made.read_problem()
+    assert "class Model(" in text
+    assert "you have 10 submissions" in text
+    assert "Left: 10 submissions, 100 judged calls, 3600 s of judging." in text
+    assert judge.sources == trial.sources == []
+
+
+def test_compiling_checking_and_profiling_one_source_cost_one_job() -> None:
+    made, judge, trial = bench([make_verdict(speedup=1.5, plausibility=make_plausibility(None))])
+    assert made.compile(SOURCE).startswith("It compiles and loads.\n\nLeft: 10 submissions, 99 judged calls")
+    assert made.check(SOURCE).startswith("The 5 standard trials are right. Hidden inputs were not tested")
+    text = made.profile(SOURCE)
+    assert "1.5x" in text
+    assert "Profile of one call" in text
+    assert len(trial.sources) == 1
+    assert judge.sources == []
+    made.check(SOURCE + "# other\n")
+    assert len(trial.sources) == 2
+
+
+@pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.LOAD_ERROR])
+def test_compiler_errors_are_told(status: Status) -> None:
+    made, _, _ = bench([make_verdict(status)])
+    assert made.compile(SOURCE).startswith(f"{status.value}: ")
+    assert made.check(SOURCE).startswith(f"{status.value}: ")
+
+
+def test_a_wrong_trial_compiles_and_is_told_where_it_is_wrong() -> None:
+    made, _, _ = bench([make_verdict(Status.WRONG_VALUE)])
+    assert made.compile(SOURCE).startswith("It compiles")
+    assert "31 of 8192" in made.check(SOURCE)
+    assert made.profile(SOURCE).startswith("WRONG_VALUE: ")
+
+
+def test_only_a_submission_is_judged_by_the_protocol_and_the_fastest_one_is_kept() -> None:
+    verdicts: list[Outcome] = [make_verdict(speedup=1.5), make_verdict(Status.WRONG_HIDDEN), make_verdict(speedup=1.2)]
+    made, judge, trial = bench(verdicts=verdicts)
+    assert "1.5x" in made.submit(SOURCE)
+    assert made.submit(SOURCE).startswith("WRONG_HIDDEN: a hidden check failed\n")
+    text = made.submit(SOURCE)
+    assert "Left: 7 submissions, 97 judged calls" in text
+    assert "Best submission so far: 1.5x." in text
+    assert made.best is verdicts[0]
+    assert (len(judge.sources), trial.sources) == (3, [])
+
+
+@pytest.mark.parametrize("stage", sorted(HIDDEN_STAGES))
+@pytest.mark.parametrize("status", [Status.RUNTIME_ERROR, Status.WRONG_HIDDEN, Status.TIMEOUT, Status.ILLEGAL_ACCESS])
+def test_every_hidden_failure_of_a_submission_reads_the_same(status: Status, stage: Stage) -> None:
+    made, _, _ = bench(verdicts=[make_verdict(status, stage=stage, message="SECRET", detail="SECRET", output="SECRET")])
+    assert made.submit(SOURCE).split("\n\n")[0] == "WRONG_HIDDEN: a hidden check failed"
+
+
+def test_budgets_end_what_they_are_for() -> None:
+    made, _, _ = bench(budget=Budget(calls=3, submissions=1))
+    made.submit(SOURCE)
+    with pytest.raises(BudgetSpentError, match="all 1 submissions"):
+        made.submit(SOURCE)
+    made.check("a")
+    made.check("b")
+    with pytest.raises(BudgetSpentError, match="all 3 judged calls"):
+        made.check("c")
+    assert "0 judged calls" in made.check("a")  # known already
+
+
+def test_seconds_of_judging_are_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbenv import workbench
+
+    clock = iter(range(0, 1000, 7))
+    monkeypatch.setattr(workbench.time, "monotonic", lambda: next(clock))
+    made, _, _ = bench(budget=Budget(seconds=10))
+    assert "3 s of judging" in made.check("a")
+    assert "0 s of judging" in made.check("b")
+    with pytest.raises(BudgetSpentError, match="10 seconds"):
+        made.check("c")
+
+
+def test_a_fault_of_the_machine_costs_no_call_and_may_be_tried_again() -> None:
+    made, _, _ = bench([SandboxError("no GPU"), make_verdict()])
+    with pytest.raises(SandboxError):
+        made.check(SOURCE)
+    assert "99 judged calls" in made.check(SOURCE)
+
+
+def test_every_verdict_is_reported() -> None:
+    seen: list[tuple[str, str, Status]] = []
+    made, _, _ = bench(on_verdict=lambda tool, source, verdict: seen.append((tool, source, verdict.status)))
+    made.check(SOURCE)
+    made.profile(SOURCE)
+    made.submit(SOURCE)
+    assert seen == [("check", SOURCE, Status.PASSED), ("submit", SOURCE, Status.PASSED)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        *[(f"workbench-{tool}", {"part": "tool", "tool": tool}) for tool in TOOLS],
+        ("workbench-task", {"part": "task", "task": "# Task", "budget": Budget()}),
+        ("workbench-compiled", {"part": "compiled"}),
+        ("workbench-checked", {"part": "checked", "trials": 5, "late": False}),
+        ("workbench-late", {"part": "checked", "trials": 5, "late": True}),
+        ("workbench-left", {"part": "left", "left": Budget(9, 1, 3.5), "best": make_verdict(speedup=1.5)}),
+        ("workbench-none", {"part": "left", "left": Budget(1, 0, 0.0), "best": None}),
+    ],
+)
+def test_its_texts_are_the_golden_ones(name: str, values: dict[str, Any]) -> None:
+    golden(f"{name}.md", render("workbench.j2", **values))
+
+
+def test_every_tool_has_its_description() -> None:
+    texts = [describe_tool(tool) for tool in TOOLS]
+    assert len(set(texts)) == len(TOOLS)
+    assert all("ModelNew" in text for text in texts[1:])
