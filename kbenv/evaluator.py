@@ -13,13 +13,13 @@ from pydantic import JsonValue
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from kbenv.audit import Audit, source_hash
+from kbenv.backends import AUTO, backend_names
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
 from kbenv.problems.problem import Problem
 from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
 from kbenv.provenance import (
-    BACKENDS,
     cross_check,
     custom_kernel_evidence,
     detect_backend,
@@ -60,7 +60,7 @@ class Evaluator:
         sandbox: "docker", "process", or "auto": Docker where an engine answers and has the image (nothing is pulled or
             built), else the process sandbox; `sandbox_note` says why.
         docker: how containers are made.
-        backend: "auto", or the one backend whose kernels count as custom: "cuda", "triton", "cpp" or "c".
+        backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
@@ -77,7 +77,7 @@ class Evaluator:
         device: str = "auto",
         sandbox: str = "auto",
         docker: DockerSettings | None = None,
-        backend: str = "auto",
+        backend: str = AUTO,
         require_custom_kernel: bool | None = None,
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
@@ -86,8 +86,8 @@ class Evaluator:
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
         elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
-        if backend not in BACKENDS:
-            raise UsageError(f"backend must be one of {', '.join(BACKENDS)}; found {backend!r}")
+        if backend not in (AUTO, *backend_names()):
+            raise UsageError(f"backend must be one of {', '.join((AUTO, *backend_names()))}; found {backend!r}")
         self.protocol = protocol
         self.backend = backend
         self._sandbox, self.device, self.sandbox_note = open_sandbox(sandbox, device, docker or DockerSettings())
@@ -194,11 +194,11 @@ class Evaluator:
     def _facts(self, source: str) -> SubmissionFacts:
         data = source.encode("utf-8", "surrogatepass")
         evidence = custom_kernel_evidence(source)
-        counted = evidence if self.backend == "auto" else {k: v for k, v in evidence.items() if k == self.backend}
+        counted = evidence if self.backend == AUTO else {k: v for k, v in evidence.items() if k == self.backend}
         return SubmissionFacts(
             sha256=hashlib.sha256(data).hexdigest(),
             source_bytes=len(data),
-            backend=detect_backend(source) if self.backend == "auto" else self.backend,
+            backend=detect_backend(source) if self.backend == AUTO else self.backend,
             custom_kernel_evidence=tuple(f"{backend}: {word}" for backend, words in counted.items() for word in words),
         )
 
