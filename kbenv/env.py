@@ -38,6 +38,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         evaluator: Evaluator | None = None,
         reward: str = DEFAULT_REWARD,
         render_mode: str | None = None,
+        evaluation: bool = False,
         **evaluator_options: Any,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -49,6 +50,8 @@ class _KernelEnv(gymnasium.Env[str, str]):
         self.observation_space = TextSpace()
         self.action_space = TextSpace()
         self.problem = load_problem(problem) if isinstance(problem, str) else problem
+        if not evaluation:
+            self.problem.check_training()
         self._reward = get_reward(reward)
         self._owns_evaluator = evaluator is None
         self.evaluator = Evaluator(**evaluator_options) if evaluator is None else evaluator
@@ -203,6 +206,8 @@ class SingleTurnEnv(_KernelEnv):
     - any option of `kbenv.Evaluator`, for one of the environment's own: `protocol`, `precision`, `device`, `sandbox`,
       `backend`, `require_custom_kernel`;
     - `reward`: a name from above;
+    - `evaluation`: whether nothing is trained on what comes of it; otherwise a problem whose set's licence restricts
+      training is refused (`kbenv.errors.TrainingForbiddenError`);
     - `render_mode`: "ansi" for one line on the last verdict, or None.
 
     ## Version History
@@ -262,7 +267,7 @@ class MultiTurnEnv(_KernelEnv):
     ```
 
     - `max_turns`: most answers in an episode, at least 1;
-    - `problem`, `evaluator` or its options, `reward`, `render_mode`: as in `SingleTurnEnv`.
+    - `problem`, `evaluator` or its options, `reward`, `evaluation`, `render_mode`: as in `SingleTurnEnv`.
 
     ## Version History
     * v0: Initial version
@@ -276,12 +281,16 @@ class MultiTurnEnv(_KernelEnv):
         evaluator: Evaluator | None = None,
         reward: str = DEFAULT_REWARD,
         render_mode: str | None = None,
+        evaluation: bool = False,
         **evaluator_options: Any,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1; found {max_turns}")
         self.max_turns = max_turns
-        super().__init__(problem, evaluator=evaluator, reward=reward, render_mode=render_mode, **evaluator_options)
+        super().__init__(
+            problem, evaluator=evaluator, reward=reward, render_mode=render_mode, evaluation=evaluation,
+            **evaluator_options,
+        )  # fmt: skip
 
     def _is_over(self, action: str) -> bool:
         return self._turn == self.max_turns or says_done(action)

@@ -21,7 +21,7 @@ def render_prompt(problem: Problem, protocol: Protocol, device: str, backend: st
     return render(
         "single_turn.j2",
         problem=problem,
-        source=problem.source_for(device),
+        source=problem.source_shown(device),
         protocol=protocol,
         kind="cpu" if device.split(":")[0] == "cpu" else "cuda",
         backend=backend,

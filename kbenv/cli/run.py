@@ -271,8 +271,10 @@ def _make_env(arguments: argparse.Namespace, problem: Problem, recorded: Recorde
 
     evaluator = cast("Evaluator", recorded)
     if arguments.agent == "single-shot":
-        return SingleTurnEnv(problem, evaluator=evaluator, reward=arguments.reward)
-    return MultiTurnEnv(problem, max_turns=arguments.turns, evaluator=evaluator, reward=arguments.reward)
+        return SingleTurnEnv(problem, evaluator=evaluator, reward=arguments.reward, evaluation=True)
+    return MultiTurnEnv(
+        problem, max_turns=arguments.turns, evaluator=evaluator, reward=arguments.reward, evaluation=True
+    )
 
 
 class _Progress:
