@@ -25,7 +25,7 @@ class Model(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(channels, channels, kernel_size=1)
+        self.conv = nn.Conv2d(channels, channels, kernel_size=1, bias=False)
         self.norm = nn.InstanceNorm2d(channels, affine=True)
         nn.init.uniform_(self.norm.weight, 0.5, 1.5)
         nn.init.normal_(self.norm.bias, std=0.3)

@@ -3,7 +3,7 @@
 Category: normalisation.
 Scale and shift differ from image to image but not from token to token. Written as operators it is a normalisation
 without parameters and two more passes; in one pass the condition's two rows stay in cache.
-Bound: 0.606 GB, 7.55e-05 TFLOP.
+Bound: 0.606 GB, 0.0000755 TFLOP.
 """
 
 import torch

@@ -28,7 +28,8 @@ class Model(nn.Module):
         super().__init__()
         self.tables = nn.Parameter(0.5 * torch.randn(tables, entries, width))
         self.bottom = nn.Sequential(nn.Linear(dense, 256), nn.ReLU(), nn.Linear(256, width), nn.ReLU())
-        self.top = nn.Sequential(nn.Linear(width + (tables + 1) * tables // 2, 256), nn.ReLU(), nn.Linear(256, 1))
+        top = width + (tables + 1) * tables // 2
+        self.top = nn.Sequential(nn.Linear(top, 256), nn.ReLU(), nn.Linear(256, 1, bias=False))
         rows, columns = torch.tril_indices(tables + 1, tables + 1, offset=-1, device="cpu")
         self.register_buffer("pairs", rows * (tables + 1) + columns)
 
