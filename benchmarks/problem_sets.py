@@ -1,4 +1,4 @@
-"""How much of other problem sets loads, and how many of their references run here: `benchmarks/results/problem-sets.md`.
+"""How much of other problem sets loads, and how many of their references run: `benchmarks/results/problem-sets.md`.
 
     python benchmarks/problem_sets.py CHECKOUT... [--out FILE] [--only GLOB] [--judge N]
 
@@ -241,8 +241,8 @@ def report(found: list[Found], *, judged: bool) -> str:
     lines = [
         "# Other problem sets",
         "",
-        f"{date.today():%Y-%m-%d}; {platform.processor() or platform.machine()}, {os.cpu_count()} cores, no GPU; Python "
-        f"{platform.python_version()}, torch {torch.__version__}. Made by `python benchmarks/problem_sets.py "
+        f"{date.today():%Y-%m-%d}; {platform.processor() or platform.machine()}, {os.cpu_count()} cores, no GPU; "
+        f"Python {platform.python_version()}, torch {torch.__version__}. Made by `python benchmarks/problem_sets.py "
         f"CHECKOUT...{' --judge N' if judged else ''}`, which says what each column means. For a problem with several "
         "cases one that is small has run.",
         "",

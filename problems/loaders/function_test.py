@@ -84,8 +84,9 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
     call, table = _model_text(functions)
     adapter = UNPACK.lstrip() + "\n" + call.format(model="ModelNew", name=functions[0], table=table)
     imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in text else ""
-    shown = "\n\n".join(filter(None, (reference, imports, call.format(model="Model", name=functions[0], table=table))))
-    parts = [shown, UNPACK, PACK, *_embedded(modules or {}), _test_text(test, functions), _inputs_text(functions)]
+    model = call.format(model="Model", name=functions[0], table=table)
+    shown = "\n\n".join(part.strip("\n") + "\n" for part in (reference, imports, UNPACK, model) if part)
+    parts = [shown, PACK, *_embedded(modules or {}), _test_text(test, functions), _inputs_text(functions)]
     return file.from_source(
         "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
         path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),
