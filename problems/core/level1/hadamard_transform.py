@@ -30,7 +30,8 @@ class Model(nn.Module):
             pairs = y.view(rows, -1, 2, half)
             y = torch.stack((pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]), dim=2)
             half *= 2
-        return y.view(rows, columns) / columns**0.5
+        result: torch.Tensor = y.view(rows, columns) / columns**0.5
+        return result
 
 
 def get_inputs() -> list[torch.Tensor]:

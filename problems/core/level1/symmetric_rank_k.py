@@ -23,7 +23,8 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Maps x (ROWS, INNER) to c (ROWS, ROWS)."""
-        return x @ x.T / self.inner**0.5
+        y: torch.Tensor = x @ x.T / self.inner**0.5
+        return y
 
 
 def get_inputs() -> list[torch.Tensor]:

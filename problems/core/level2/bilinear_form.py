@@ -24,7 +24,8 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Maps x (ROWS, WIDTH) and y (ROWS, OTHER) to s (ROWS,)."""
-        return (x @ self.weight * y).sum(dim=1) / y.shape[1] ** 0.5
+        s: torch.Tensor = (x @ self.weight * y).sum(dim=1) / y.shape[1] ** 0.5
+        return s
 
 
 def get_inputs() -> list[torch.Tensor]:

@@ -23,6 +23,8 @@ SIZES = {
 class Model(nn.Module):
     """y = gain[channel] * blur(x) at every second row and column, x extended by reflection."""
 
+    filter: torch.Tensor
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.gain = nn.Parameter(0.5 + 2.0 * torch.rand(channels, 1, 1))

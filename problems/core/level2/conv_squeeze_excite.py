@@ -35,7 +35,8 @@ class Model(nn.Module):
         """Maps x (BATCH, CHANNELS_IN, HEIGHT, WIDTH) to y (BATCH, CHANNELS_OUT, HEIGHT, WIDTH)."""
         y = self.conv(x)
         gate = torch.sigmoid(self.expand(torch.relu(self.squeeze(y.mean(dim=(2, 3))))))
-        return y * gate.unsqueeze(2).unsqueeze(3)
+        result: torch.Tensor = y * gate.unsqueeze(2).unsqueeze(3)
+        return result
 
 
 def get_inputs() -> list[torch.Tensor]:

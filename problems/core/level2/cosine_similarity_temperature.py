@@ -27,7 +27,8 @@ class Model(nn.Module):
         """Maps a (ROWS, WIDTH) and b (COLUMNS, WIDTH) to y (ROWS, COLUMNS)."""
         a = F.normalize(a, dim=1)
         b = F.normalize(b, dim=1)
-        return self.temperature * (a @ b.T) * a.shape[1] ** 0.5
+        y: torch.Tensor = self.temperature * (a @ b.T) * a.shape[1] ** 0.5
+        return y
 
 
 def get_inputs() -> list[torch.Tensor]:

@@ -18,6 +18,8 @@ SIZES = {"gpu": {"BATCH": 131072, "FEATURES": 27, "WIDTH": 64}, "cpu": {"BATCH":
 class Model(nn.Module):
     """The products <x[i], x[j]> / sqrt(WIDTH) for i > j, row by row, after the first feature itself."""
 
+    pairs: torch.Tensor
+
     def __init__(self, features: int) -> None:
         super().__init__()
         rows, columns = torch.tril_indices(features, features, offset=-1, device="cpu")

@@ -28,7 +28,8 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Maps x (BATCH, FEATURES_IN) to y (BATCH, FEATURES_OUT)."""
-        return torch.softmax(self.linear(x), dim=1) * self.linear.out_features**0.5
+        y: torch.Tensor = torch.softmax(self.linear(x), dim=1) * self.linear.out_features**0.5
+        return y
 
 
 def get_inputs() -> list[torch.Tensor]:

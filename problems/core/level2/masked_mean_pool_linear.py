@@ -31,7 +31,8 @@ class Model(nn.Module):
         mask = torch.arange(x.shape[1], device=x.device) < length.unsqueeze(1)
         mean = (x * mask.unsqueeze(2)).sum(dim=1) / length.unsqueeze(1)
         y = self.linear(mean)
-        return y * torch.rsqrt(y.pow(2).mean(dim=1, keepdim=True) + 1e-6)
+        result: torch.Tensor = y * torch.rsqrt(y.pow(2).mean(dim=1, keepdim=True) + 1e-6)
+        return result
 
 
 def get_inputs() -> list[torch.Tensor]:

@@ -30,7 +30,8 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
         """Maps x (BATCH, TOKENS, WIDTH) and condition (BATCH, CONDITION) to y of x's shape."""
         scale, shift = self.modulation(F.silu(condition)).unsqueeze(1).chunk(2, dim=2)
-        return F.layer_norm(x, x.shape[2:], eps=1e-6) * (1.0 + scale) + shift
+        y: torch.Tensor = F.layer_norm(x, x.shape[2:], eps=1e-6) * (1.0 + scale) + shift
+        return y
 
 
 def get_inputs() -> list[torch.Tensor]:

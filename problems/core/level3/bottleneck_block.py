@@ -32,6 +32,8 @@ class Model(nn.Module):
         for norm in (self.norm1, self.norm2, self.norm3):
             nn.init.uniform_(norm.weight, 0.5, 1.5)
             nn.init.normal_(norm.bias, std=0.3)
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
             nn.init.normal_(norm.running_mean, std=0.3)
             nn.init.uniform_(norm.running_var, 0.3, 1.0)
         self.eval()

@@ -38,7 +38,8 @@ class Model(nn.Module):
         """Maps x (BATCH, CHANNELS, HEIGHT, WIDTH) to y of the same shape."""
         h = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
         h = self.scale * self.down(F.gelu(self.up(h)))
-        return x + h.permute(0, 3, 1, 2)
+        y: torch.Tensor = x + h.permute(0, 3, 1, 2)
+        return y
 
 
 def get_inputs() -> list[torch.Tensor]:

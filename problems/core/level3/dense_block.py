@@ -28,9 +28,10 @@ class Model(nn.Module):
         widths = [channels + layer * growth for layer in range(3)]
         self.scales = nn.ParameterList([nn.Parameter(0.5 + torch.rand(width, 1, 1)) for width in widths])
         self.shifts = nn.ParameterList([nn.Parameter(0.3 * torch.randn(width, 1, 1)) for width in widths])
-        self.convs = nn.ModuleList([nn.Conv2d(width, growth, kernel_size=3, padding=1, bias=False) for width in widths])
-        for conv in self.convs:
+        convs = [nn.Conv2d(width, growth, kernel_size=3, padding=1, bias=False) for width in widths]
+        for conv in convs:
             nn.init.kaiming_normal_(conv.weight)
+        self.convs = nn.ModuleList(convs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Maps x (BATCH, CHANNELS, HEIGHT, WIDTH) to (BATCH, CHANNELS + 3 * GROWTH, HEIGHT, WIDTH)."""

@@ -24,6 +24,8 @@ SIZES = {
 class Model(nn.Module):
     """top(cat(bottom(dense), products of all pairs of bottom(dense) and the tables' sums))."""
 
+    pairs: torch.Tensor
+
     def __init__(self, tables: int, entries: int, width: int, dense: int) -> None:
         super().__init__()
         self.tables = nn.Parameter(0.5 * torch.randn(tables, entries, width))

@@ -23,6 +23,9 @@ SIZES = {
 class Model(nn.Module):
     """y = x + out(attention within shifted windows of qkv(x))."""
 
+    offset: torch.Tensor
+    apart: torch.Tensor
+
     def __init__(self, height: int, width: int, channels: int, heads: int) -> None:
         super().__init__()
         self.heads = heads

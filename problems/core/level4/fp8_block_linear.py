@@ -18,6 +18,8 @@ SIZES = {"gpu": {"ROWS": 8192, "INNER": 4096, "COLUMNS": 4096}, "cpu": {"ROWS": 
 class Model(nn.Module):
     """y = (x * x_scale) @ (codes * scale).T, codes read as e4m3, scales by block."""
 
+    codes: torch.Tensor
+
     def __init__(self, inner: int, columns: int) -> None:
         super().__init__()
         weight = torch.randn(columns // 128, 128, inner // 128, 128) * (

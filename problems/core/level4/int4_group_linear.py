@@ -19,6 +19,8 @@ SIZES = {"gpu": {"ROWS": 64, "INNER": 8192, "COLUMNS": 14336}, "cpu": {"ROWS": 1
 class Model(nn.Module):
     """y = x @ ((codes - zero) * scale).T, zero and scale by output and group of 128 inputs."""
 
+    packed: torch.Tensor
+
     def __init__(self, inner: int, columns: int) -> None:
         super().__init__()
         groups = torch.randn(columns, inner // 128, 128) / inner**0.5

@@ -19,6 +19,8 @@ SIZES = {"gpu": {"ROWS": 8192, "INNER": 4096, "COLUMNS": 4096}, "cpu": {"ROWS": 
 class Model(nn.Module):
     """y = (x @ codes.T) * row_scale * column_scale + bias, x and codes integers of 8 bits."""
 
+    codes: torch.Tensor
+
     def __init__(self, inner: int, columns: int) -> None:
         super().__init__()
         weight = torch.randn(columns, inner)

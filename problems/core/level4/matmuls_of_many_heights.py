@@ -27,7 +27,7 @@ class Model(nn.Module):
         return [x @ self.weight[i] + self.bias[i] for i, x in enumerate(matrices)]
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs() -> list[list[torch.Tensor]]:
     heights = [1, 17, 130, 777, 2049, 3333]
     return [[torch.randn(height, INNER) for height in heights]]
 

@@ -18,6 +18,9 @@ SIZES = {"gpu": {"ROWS": 65536, "COLUMNS": 2048}, "cpu": {"ROWS": 1024, "COLUMNS
 class Model(nn.Module):
     """code = clamp(((x + bias) * multiplier + 2**30 >> 31) + 3, -128, 127), multiplier and bias by column."""
 
+    multiplier: torch.Tensor
+    bias: torch.Tensor
+
     def __init__(self, columns: int) -> None:
         super().__init__()
         self.register_buffer("multiplier", torch.randint(2**17, 2**19, (columns,), dtype=torch.int32))

@@ -21,7 +21,7 @@ class Model(nn.Module):
         return [torch.softmax(x, dim=1) * x.shape[1] ** 0.75 for x in matrices]
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs() -> list[list[torch.Tensor]]:
     widths = [3, 65, 1000, 4097, 40001]
     return [[2.0 * torch.randn(ELEMENTS // width + 1, width) for width in widths]]
 

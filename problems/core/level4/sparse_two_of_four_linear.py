@@ -18,6 +18,8 @@ SIZES = {"gpu": {"ROWS": 8192, "INNER": 4096, "COLUMNS": 4096}, "cpu": {"ROWS": 
 class Model(nn.Module):
     """y = x @ dense.T, dense[n, 4 * g + place[n, g, i]] = value[n, g, i] for i of two, zero elsewhere."""
 
+    place: torch.Tensor
+
     def __init__(self, inner: int, columns: int) -> None:
         super().__init__()
         weight = torch.randn(columns, inner // 4, 4) / inner**0.5
