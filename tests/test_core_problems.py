@@ -48,7 +48,7 @@ def _build(source: str, device: str) -> tuple[torch.nn.Module, list[Any]]:
     torch.manual_seed(42)
     with torch.device(device):
         model = namespace["Model"](*namespace["get_init_inputs"]())
-        return model, namespace["get_inputs"]()
+        return model.to(device), namespace["get_inputs"]()
 
 
 def run(model: torch.nn.Module, inputs: list[Any], factor: float = 1.0) -> list[torch.Tensor]:
