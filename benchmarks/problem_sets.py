@@ -32,7 +32,8 @@ import torch
 
 from kbenv.errors import ProblemNotFoundError, SandboxError
 from kbenv.problems import Problem
-from kbenv.problems.loaders import recognise
+from kbenv.problems.loaders import kernelbench_verified, recognise
+from kbenv.protocol import D1_D4
 
 INPUT_BYTES = 256 << 20
 MEMORY_BYTES = 6 << 30
@@ -60,6 +61,7 @@ class Found:
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
     credited: int = 0
 
 
@@ -104,8 +106,29 @@ def examine(folder: Path, only: str, judged: int) -> Found:
             found.failed.append(f"{problem.id}: {words}")
         if state == "cpu":
             running.append(problem)
+    found.hidden = [] if loader is not kernelbench_verified else compare_hidden(folder)
     judge(running[:: max(1, len(running) // judged)][:judged] if judged else [], found)
     return found
+
+
+def compare_hidden(folder: Path) -> list[str]:
+    """KernelBench-Verified's hidden inputs against the factors that kbenv's protocols draw them with."""
+    ours: dict[str, float | None] = {hidden.name: hidden.factor for hidden in D1_D4}
+    agree, lines = 0, []
+    for path in sorted(folder.glob("hidden_tests/*/*_hidden.py")):
+        text = path.read_text(encoding="utf-8")
+        theirs, left_out = kernelbench_verified.hidden_inputs(text), kernelbench_verified.filtered(text)
+        common = {name: factor for name, factor in theirs.items() if name in ours}
+        if common == {name: factor for name, factor in ours.items() if name not in left_out}:
+            agree += 1
+        else:
+            lines.append(f"{path.parent.name}/{path.name}: {common} instead of {ours}")
+        if len(common) < len(theirs) or left_out:
+            more = ", ".join(sorted(set(theirs) - set(ours))) or "none"
+            lines.append(
+                f"{path.parent.name}/{path.name}: leaves out {', '.join(left_out) or 'none'}; has besides: {more}"
+            )
+    return [f"{agree} files agree with D1-D4 (x1, x3, x0.01, x-1)", *lines]
 
 
 def smallest_case(problem: Problem) -> Problem:
@@ -259,6 +282,8 @@ def report(found: list[Found], *, judged: bool) -> str:
     for title, name in (("What does not load", "refused"), ("References that fail", "failed")):
         lines += ["", f"## {title}", ""]
         lines += [f"- {line}" for item in found for line in getattr(item, name)] or ["Nothing."]
+    if hidden := [line for item in found for line in item.hidden]:
+        lines += ["", "## Hidden inputs of KernelBench-Verified", "", *(f"- {line}" for line in hidden)]
     if judged:
         lines += ["", "## Not credited as their own answer", ""]
         lines += [f"- {line}" for item in found for line in item.judged if not line.endswith(": PASSED")] or [

@@ -199,8 +199,10 @@ def test_hidden_inputs_of_the_verified_set_are_read_beside_its_problems(tmp_path
     write(tmp_path / "KernelBench" / "level1" / "100_HingeLoss.py", PLAIN)
     write(tmp_path / "hidden_tests" / "level1" / "100_hidden.py", HIDDEN)
     assert recognise(tmp_path) is kernelbench_verified
+    write(tmp_path / "stripped_prompts" / "100_HingeLoss_prompt.py", "# what is shown\n")
     problem = only(tmp_path)
     assert problem.id == "kernelbench-verified/level1/100"
+    assert problem.source_shown("cuda") == "# what is shown\n"
     assert problem.dropped == {"D2": "reference output contains NaN/Inf"}
     assert problem.tags == ("hidden:D5",)
     assert kernelbench_verified.hidden_inputs(HIDDEN) == {"D1": 1.0, "D3": 0.01, "D4": -1.0, "D5": None}

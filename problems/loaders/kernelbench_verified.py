@@ -1,6 +1,7 @@
 """KernelBench-Verified: KernelBench's levels 1-3 with hidden inputs beside them, as "kernelbench-verified/level1/19".
 
-The hidden inputs of `hidden_tests/level<L>/<number>_hidden.py` are those that kbenv's protocols draw themselves (the
+What the set shows of four problems in place of their source (`stripped_prompts/`) is what a prompt shows of them. The
+hidden inputs of `hidden_tests/level<L>/<number>_hidden.py` are those that kbenv's protocols draw themselves (the
 draw, times 3, times 0.01, times -1); read from there is which of them the set leaves out, and which it has besides.
 """
 
@@ -41,6 +42,7 @@ def load(id: str, path: Path) -> Problem:
     level = int(path.parent.name.removeprefix("level"))
     hidden = root / "hidden_tests" / f"level{level}" / f"{number}_hidden.py"
     text = file.read_text(hidden) if hidden.is_file() else ""
+    stripped = root / "stripped_prompts" / f"{path.stem}_prompt.py"
     return file.from_source(
         kernelbench.without_hub(file.read_text(path), path), path=path, id=id,
         name=path.stem.split("_", 1)[1].strip("_"), level=level, dropped=filtered(text),
@@ -48,7 +50,8 @@ def load(id: str, path: Path) -> Problem:
             "kernelbench-verified", "https://github.com/facebookresearch/kernel_bench_verified", "MIT",
             version=commit_of(root),
         ),
-        view=kernelbench.view_of(level, int(number)), contract=kernelbench.contract_of(level),
+        view=kernelbench.view_of(level, int(number)), shown=file.read_text(stripped) if stripped.is_file() else None,
+        contract=kernelbench.contract_of(level),
         tags=tuple(f"hidden:{name}" for name in hidden_inputs(text) if name not in _FACTORS.values()),
     )  # fmt: skip
 
