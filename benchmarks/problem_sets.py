@@ -1,11 +1,12 @@
 """How much of other problem sets loads, and how many of their references run: `benchmarks/results/problem-sets.md`.
 
-    python benchmarks/problem_sets.py CHECKOUT... [--out FILE] [--only GLOB] [--judge N]
+    python benchmarks/problem_sets.py CHECKOUT... [--out FILE] [--only GLOB] [--judge N] [--record FILE]
 
 Every problem is loaded. Its reference runs on the CPU in a child process of its own, as the user `nobody` where this
 one is root, without a network, with limits on memory and time: one call on inputs of at most 256 MiB; where they are
 larger, the same on PyTorch's meta device, which knows shapes alone. `--judge N` has the first N references of each set
-that ran judged as their own submissions, under the protocol `kernelbench`, in the process sandbox.
+that ran, spread over the set, judged as their own submissions, under the protocol `kernelbench`, in the process sandbox.
+With `--record` each set's result is kept as a line of a file, and a set that is there is not run again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Found:
     licence: str | None
     problems: int = 0
     loaded: int = 0
-    states: Counter[str] = field(default_factory=Counter)
+    states: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATES, 0))
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)
@@ -72,14 +72,31 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="*", metavar="GLOB", help="ids to run")
     parser.add_argument("--judge", type=int, default=0, metavar="N")
+    parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    found = [examine(folder, arguments.only, arguments.judge) for folder in arguments.folders]
+    known = read_record(arguments.record)
+    found = []
+    for folder in arguments.folders:
+        if folder.name not in known:
+            known[folder.name] = examine(folder, arguments.only, arguments.judge)
+            if arguments.record is not None:
+                with arguments.record.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps({"folder": folder.name, **asdict(known[folder.name])}) + "\n")
+        found.append(known[folder.name])
     text = report(found, judged=arguments.judge > 0)
     if arguments.out is not None:
         arguments.out.write_text(text, encoding="utf-8")
     print(text)
     return 0
+
+
+def read_record(path: Path | None) -> dict[str, Found]:
+    """What is on record, by the checkout's name."""
+    if path is None or not path.exists():
+        return {}
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {entry.pop("folder"): Found(**entry) for entry in entries}
 
 
 def examine(folder: Path, only: str, judged: int) -> Found:
