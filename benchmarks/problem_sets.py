@@ -5,7 +5,7 @@
 Every problem is loaded. Its reference runs on the CPU in a child process of its own, as the user `nobody` where this
 one is root, without a network, with limits on memory and time: one call on inputs of at most 256 MiB; where they are
 larger, the same on PyTorch's meta device, which knows shapes alone. `--judge N` has the first N references of each set
-that ran, spread over the set, judged as their own submissions, under the protocol `kernelbench`, in the process sandbox.
+that ran, spread over the set, judged as their own answers, under the protocol `kernelbench`, in the process sandbox.
 With `--record` each set's result is kept as a line of a file, and a set that is there is not run again.
 """
 
