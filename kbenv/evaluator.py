@@ -182,8 +182,9 @@ class Evaluator:
 
     def _admit(self, problem: Problem | str) -> Problem:
         problem = load_problem(problem) if isinstance(problem, str) else problem
-        if problem.id in self.protocol.excluded:
-            reason = EXCLUDED.get(problem.id, "it is degenerate")
+        known_as = next((id for id in (problem.id, problem.same_as) if id in self.protocol.excluded), None)
+        if known_as is not None:
+            reason = EXCLUDED.get(known_as, "it is degenerate")
             raise ProblemExcludedError(
                 f"{problem.id} is excluded by the protocol {self.protocol.name} ({reason}); "
                 "choose another problem, or --protocol kernelbench"

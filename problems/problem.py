@@ -140,6 +140,7 @@ class Problem:
         dropped: hidden distributions on which the reference itself fails, with the reason ("D2": "overflows to Inf").
         path: the file it came from.
         origin: the set it belongs to; None for a file of the user's.
+        same_as: the id of the problem of another set that it repeats; None where it repeats none.
         category: such as "activation" or "attention"; None where it is not told.
         tags: anything else that groups problems.
         contract: what it asks beyond KernelBench's format.
@@ -158,6 +159,7 @@ class Problem:
     dropped: Mapping[str, str] = field(default_factory=dict)
     path: Path | None = None
     origin: Origin | None = None
+    same_as: str | None = None
     category: str | None = None
     tags: tuple[str, ...] = ()
     contract: Contract = Contract()

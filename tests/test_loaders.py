@@ -16,7 +16,13 @@ from torch.utils._pytree import tree_leaves
 
 from kbenv.cli import main
 from kbenv.env import SingleTurnEnv
-from kbenv.errors import ProblemNotFoundError, ProblemUnjudgedError, TrainingForbiddenError, UsageError
+from kbenv.errors import (
+    ProblemExcludedError,
+    ProblemNotFoundError,
+    ProblemUnjudgedError,
+    TrainingForbiddenError,
+    UsageError,
+)
 from kbenv.evaluator import Evaluator
 from kbenv.problems import Problem, import_problems, list_problems, load_problem
 from kbenv.problems.loaders import FORMATS, kernelbench, kernelbench_verified, recognise
@@ -206,6 +212,13 @@ def test_hidden_inputs_of_the_verified_set_are_read_beside_its_problems(tmp_path
     assert problem.dropped == {"D2": "reference output contains NaN/Inf"}
     assert problem.tags == ("hidden:D5",)
     assert kernelbench_verified.hidden_inputs(HIDDEN) == {"D1": 1.0, "D3": 0.01, "D4": -1.0, "D5": None}
+
+
+def test_what_is_excluded_in_one_set_is_excluded_where_another_repeats_it(tmp_path: Path) -> None:
+    write(tmp_path / "KernelBench" / "level2" / "23_Conv.py", PLAIN)
+    (tmp_path / "hidden_tests").mkdir()
+    with pytest.raises(ProblemExcludedError, match="kernelbench-verified/level2/23 is excluded .*constant"):
+        Evaluator(protocol="verified", device="cpu", sandbox="process").evaluate(only(tmp_path), "")
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])

@@ -90,6 +90,7 @@ def _describe(problem: Problem) -> dict[str, object]:
         "sizes": {device: dict(sizes) for device, sizes in problem.sizes.items()},
         "dropped": dict(problem.dropped),
         "origin": None if origin is None else asdict(origin),
+        "same_as": problem.same_as,
         "contract": asdict(contract),
         "cases": [asdict(case) for case in problem.cases],
         "view": problem.view,
