@@ -217,7 +217,7 @@ def test_hidden_inputs_of_the_verified_set_are_read_beside_its_problems(tmp_path
 def test_what_is_excluded_in_one_set_is_excluded_where_another_repeats_it(tmp_path: Path) -> None:
     write(tmp_path / "KernelBench" / "level2" / "23_Conv.py", PLAIN)
     (tmp_path / "hidden_tests").mkdir()
-    with pytest.raises(ProblemExcludedError, match="kernelbench-verified/level2/23 is excluded .*constant"):
+    with pytest.raises(ProblemExcludedError, match=r"kernelbench-verified/level2/23 is excluded .*constant"):
         Evaluator(protocol="verified", device="cpu", sandbox="process").evaluate(only(tmp_path), "")
 
 
