@@ -20,6 +20,7 @@ import os
 import platform
 import resource
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -40,6 +41,7 @@ MEMORY_BYTES = 6 << 30
 TIME_S = 20.0
 NOBODY = 65534
 CLONE_NEWNET = 0x40000000
+PR_SET_KEEPCAPS, CAPABILITY_VERSION_3, CAP_DAC_READ_SEARCH = 8, 0x20080522, 1 << 2
 STATES = ("cpu", "meta", "gpu", "package", "limit", "fails")
 """What became of a reference: ran; ran on the meta device; needs a GPU; lacks a package; ran into a limit; fails."""
 HEADERS = (
@@ -208,10 +210,19 @@ def _confine(scratch: str) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(TIME_S), int(TIME_S)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
     if os.geteuid() == 0:
-        ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.unshare(CLONE_NEWNET)
+        libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
+        # It may still read what an interpreter in root's own folder imports late; write it may not.
+        header, sets = (
+            struct.pack("II", CAPABILITY_VERSION_3, 0),
+            struct.pack("6I", *[CAP_DAC_READ_SEARCH] * 2, *[0] * 4),
+        )
+        if libc.capset(header, sets) != 0:
+            raise OSError(ctypes.get_errno(), "capset failed")
     os.environ.update(HOME=scratch, TMPDIR=scratch, TRITON_CACHE_DIR=scratch)
 
 
