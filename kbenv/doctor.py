@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbenv.backends import BACKENDS, Backend, Requirement
 from kbenv.engine_finding import Engine, check_engine, probe_engine, probe_toolkit, refuse_docker
 from kbenv.errors import ProblemNotFoundError
 from kbenv.finding import Finding, Need, State, ask_child, read_tool
@@ -88,6 +89,7 @@ def examine() -> tuple[Finding, ...]:
         check_temporary_folder(),
         check_sandbox(kernel, engine, on_gpu=bool(torch.gpus)),
         check_kernelbench(),
+        *(check_backend(backend) for backend in BACKENDS),
     )
 
 
@@ -399,6 +401,17 @@ def check_kernelbench() -> Finding:
     return Finding(name, "ok", f"{count} problems in {value}")
 
 
+def check_backend(backend: Backend) -> Finding:
+    """Whether what a kernel language needs is installed here; that a kernel runs is another matter."""
+    lacking = [need for need in backend.needs if not _is_there(need)]
+    what = backend.title if backend.proven else f"{backend.title}; declared only, kernels of it have not been judged"
+    if not lacking:
+        return Finding(f"backend {backend.name}", "ok", what)
+    names = ", ".join(need.package or " or ".join(need.programs) for need in lacking)
+    advice = "; ".join(dict.fromkeys(need.advice for need in lacking))
+    return Finding(f"backend {backend.name}", "optional", f"{what}; lacks {names}", advice)
+
+
 # -- small steps ------------------------------------------------------------------------------------------------------
 
 
@@ -407,6 +420,13 @@ def _find_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _is_there(need: Requirement) -> bool:
+    if need.package is not None:
+        return _find_version(need.package) is not None
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return any(shutil.which(name) or shutil.which(name, path=f"{home}/bin") for name in need.programs)
 
 
 def _join(version: tuple[int, ...]) -> str:

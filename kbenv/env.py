@@ -45,6 +45,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         execution_feedback: bool = True,
         profiler: Profiler | None = None,
         render_mode: str | None = None,
+        evaluation: bool = False,
         **evaluator_options: Any,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -59,6 +60,8 @@ class _KernelEnv(gymnasium.Env[str, str]):
         self.prompt_options = prompt or PromptOptions()
         self.execution_feedback = execution_feedback
         self.profiler = profiler
+        if not evaluation:
+            self.problem.check_training()
         self._reward = get_reward(reward)
         self._owns_evaluator = evaluator is None
         self.evaluator = Evaluator(**evaluator_options) if evaluator is None else evaluator
@@ -232,6 +235,8 @@ class SingleTurnEnv(_KernelEnv):
     - `prompt`: a `kbenv.prompt.PromptOptions`: examples, hardware facts and more in the prompt;
     - `execution_feedback`: False keeps from the agent what became of its answers (the reward and `info` still say);
     - `profiler`: a function from a right answer's verdict and source to a text that is added to the feedback;
+    - `evaluation`: whether nothing is trained on what comes of it; otherwise a problem whose set's licence restricts
+      training is refused (`kbenv.errors.TrainingForbiddenError`);
     - `render_mode`: "ansi" for one line on the last verdict, or None.
 
     ## Version History
@@ -292,8 +297,8 @@ class MultiTurnEnv(_KernelEnv):
     ```
 
     - `max_turns`: most answers in an episode, at least 1;
-    - `problem`, `evaluator` or its options, `reward`, `prompt`, `execution_feedback`, `profiler`, `render_mode`: as in
-      `SingleTurnEnv`.
+    - `problem`, `evaluator` or its options, `reward`, `prompt`, `execution_feedback`, `profiler`, `evaluation`,
+      `render_mode`: as in `SingleTurnEnv`.
 
     ## Version History
     * v0: Initial version

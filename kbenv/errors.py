@@ -17,6 +17,14 @@ class ProblemExcludedError(UsageError):
     """The protocol does not judge this problem (for example because its output is constant)."""
 
 
+class ProblemUnjudgedError(UsageError):
+    """The judge would get this problem wrong: it asks for something that is not judged yet."""
+
+
+class TrainingForbiddenError(UsageError):
+    """The licence of the problem's set restricts training on it, and training was asked for."""
+
+
 class SandboxError(RuntimeError):
     """The judge could not establish a verdict: a fault of the machine, of kbenv, or of the problem's reference.
 

@@ -13,13 +13,20 @@ from pydantic import JsonValue
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from kbenv.audit import Audit, source_hash
-from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
+from kbenv.backends import AUTO, backend_names
+from kbenv.errors import (
+    DeviceMemoryError,
+    ProblemExcludedError,
+    ProblemUnjudgedError,
+    ReferenceFaultError,
+    SandboxError,
+    UsageError,
+)
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
 from kbenv.problems.problem import Problem
 from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
 from kbenv.provenance import (
-    BACKENDS,
     cross_check,
     custom_kernel_evidence,
     detect_backend,
@@ -60,7 +67,7 @@ class Evaluator:
         sandbox: "docker", "process", or "auto": Docker where an engine answers and has the image (nothing is pulled or
             built), else the process sandbox; `sandbox_note` says why.
         docker: how containers are made.
-        backend: "auto", or the one backend whose kernels count as custom: "cuda", "triton", "cpp" or "c".
+        backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
@@ -77,7 +84,7 @@ class Evaluator:
         device: str = "auto",
         sandbox: str = "auto",
         docker: DockerSettings | None = None,
-        backend: str = "auto",
+        backend: str = AUTO,
         require_custom_kernel: bool | None = None,
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
@@ -86,8 +93,8 @@ class Evaluator:
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
         elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
-        if backend not in BACKENDS:
-            raise UsageError(f"backend must be one of {', '.join(BACKENDS)}; found {backend!r}")
+        if backend not in (AUTO, *backend_names()):
+            raise UsageError(f"backend must be one of {', '.join((AUTO, *backend_names()))}; found {backend!r}")
         self.protocol = protocol
         self.backend = backend
         self._sandbox, self.device, self.sandbox_note = open_sandbox(sandbox, device, docker or DockerSettings())
@@ -107,13 +114,13 @@ class Evaluator:
         self._sandbox.close()
 
     def evaluate(self, problem: Problem | str, source: str, *, seeds: Mapping[str, JsonValue] | None = None) -> Verdict:
-        """Judges `source`, which should define `ModelNew`, as a solution of `problem`.
+        """Judges `source`, which should define `ModelNew` or the entry of the problem's set, as its solution.
 
         Args:
             seeds: those that a verdict records, to judge with the same draws again; None for the protocol's own.
 
         Raises:
-            UsageError: the problem is unknown or excluded, or the source is longer than 5 MB.
+            UsageError: the problem is unknown, excluded or not judged yet, or the source is longer than 5 MB.
             SandboxError: no verdict could be had, after one more try where that can help.
         """
         problem = self._admit(problem)
@@ -128,7 +135,8 @@ class Evaluator:
         if self._verdicts is not None and seeds is None and key in self._verdicts:
             return self._verdicts[key]
         kind = self.device.split(":")[0]
-        job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else None, seeds)
+        threads = CPU_THREADS if kind == "cpu" else None
+        job = Job(problem, problem.complete(source), self.protocol, kind, threads, seeds)
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
@@ -144,12 +152,12 @@ class Evaluator:
         """What the reference of `problem` is like, excluded or not, under a protocol with a calibrated tolerance.
 
         Raises:
-            UsageError: the problem is unknown, or the protocol has no calibration.
+            UsageError: the problem is unknown or not judged yet, or the protocol has no calibration.
             SandboxError: there is no audit: no memory, too little time, a fault of the judge. It is not tried again.
         """
         if self.protocol.calibration is None:
             raise UsageError(f"an audit needs a protocol with a calibrated tolerance; {self.protocol.name} has none")
-        problem = load_problem(problem) if isinstance(problem, str) else problem
+        problem = self._admit_contract(load_problem(problem) if isinstance(problem, str) else problem)
         kind = self.device.split(":")[0]
         job = Job(problem, "", self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
         result = self._sandbox.audit(job, self._on_phase)
@@ -174,36 +182,43 @@ class Evaluator:
 
     def _admit(self, problem: Problem | str) -> Problem:
         problem = load_problem(problem) if isinstance(problem, str) else problem
-        if problem.id in self.protocol.excluded:
-            reason = EXCLUDED.get(problem.id, "it is degenerate")
+        known_as = next((id for id in (problem.id, problem.same_as) if id in self.protocol.excluded), None)
+        if known_as is not None:
+            reason = EXCLUDED.get(known_as, "it is degenerate")
             raise ProblemExcludedError(
                 f"{problem.id} is excluded by the protocol {self.protocol.name} ({reason}); "
                 "choose another problem, or --protocol kernelbench"
             )
+        return self._admit_contract(problem)
+
+    def _admit_contract(self, problem: Problem) -> Problem:
+        if (reason := problem.why_unjudged(self.protocol.precision)) is not None:
+            raise ProblemUnjudgedError(f"{problem.id} is not judged: {reason}")
         return problem
 
     def _failed(self, problem: Problem, source: str, status: Status, stage: Stage, message: str) -> Verdict:
         return Verdict(
             problem=problem.id, status=status, stage=stage, message=message,
-            submission=self._facts(source), screen=self._screen(problem, source), protocol=self.protocol,
+            submission=self._facts(problem, source), screen=self._screen(problem, source), protocol=self.protocol,
         )  # fmt: skip
 
     def _screen(self, problem: Problem, source: str) -> tuple[ScreenFinding, ...]:
         return screen(source, reference=problem.source_for(self.device), precision=self.protocol.precision)
 
-    def _facts(self, source: str) -> SubmissionFacts:
+    def _facts(self, problem: Problem, source: str) -> SubmissionFacts:
         data = source.encode("utf-8", "surrogatepass")
+        wanted = problem.contract.backends if self.backend == AUTO else (self.backend,)
         evidence = custom_kernel_evidence(source)
-        counted = evidence if self.backend == "auto" else {k: v for k, v in evidence.items() if k == self.backend}
+        counted = {name: words for name, words in evidence.items() if wanted is None or name in wanted}
         return SubmissionFacts(
             sha256=hashlib.sha256(data).hexdigest(),
             source_bytes=len(data),
-            backend=detect_backend(source) if self.backend == "auto" else self.backend,
+            backend=detect_backend(source) if self.backend == AUTO else self.backend,
             custom_kernel_evidence=tuple(f"{backend}: {word}" for backend, words in counted.items() for word in words),
         )
 
     def _verdict(self, problem: Problem, source: str, result: Result) -> Verdict:
-        facts = self._facts(source)
+        facts = self._facts(problem, source)
         status, stage, message = Status(result["status"]), result["stage"], result["message"]
         checks = [Check(**check) for check in result["checks"]]
         provenance = read_provenance(result["trace"], source) if result.get("trace") else None

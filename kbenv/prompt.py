@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,17 +11,16 @@ from types import MappingProxyType
 from typing import Literal
 
 import kbenv.prompts
+from kbenv.backends import AUTO, Backend, backend_names, backends_for, find_backend
 from kbenv.errors import UsageError
 from kbenv.gpu import REGISTERS, Facts
 from kbenv.problems.loaders import file
-from kbenv.problems.problem import Problem, parse_source
+from kbenv.problems.problem import Problem, View, parse_source
 from kbenv.prompts import render
 from kbenv.protocol import Protocol
 
 Shots = Literal["zero", "one", "few"]
 SHOTS: tuple[Shots, ...] = ("zero", "one", "few")
-View = Literal["full", "blind"]
-VIEWS: tuple[View, ...] = ("full", "blind")
 
 EXAMPLES: Mapping[str, str] = MappingProxyType(
     {
@@ -32,6 +31,14 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 )
 """The worked examples under `prompts/examples`, each with a reference and an answer in every language that has one."""
 
+_FOLDER = Path(kbenv.prompts.__file__).parent / "examples"
+_CATEGORIES = {
+    "attention": ("attention",),
+    "matmul": ("matmul", "convolution", "conv", "gemm", "linear", "recurrent", "product"),
+    "elementwise": ("activation", "elementwise", "element-wise", "normali", "reduction", "loss", "pooling", "index",
+                    "optimiser", "optimizer", "resize", "scatter", "layout"),
+}  # fmt: skip
+"""Words of categories that say which example is nearest; "fusion" and "architecture" do not."""
 _ATTENTION = frozenset({"softmax", "scaled_dot_product_attention", "MultiheadAttention", "Softmax", "log_softmax"})
 _PRODUCTS = frozenset(
     {
@@ -64,7 +71,7 @@ def render_prompt(
     problem: Problem,
     protocol: Protocol,
     device: str,
-    backend: str = "auto",
+    backend: str = AUTO,
     options: PromptOptions | None = None,
 ) -> str:
     """The task as text: the reference with the sizes of `device`, and the rules of `protocol`, openly.
@@ -79,21 +86,19 @@ def render_prompt(
         options: what it holds beside that.
 
     Raises:
-        UsageError: examples are wanted in a language that has none.
+        UsageError: there is no such language, or examples are wanted in one that has none.
     """
     options = options or PromptOptions()
-    kind = "cpu" if device.split(":")[0] == "cpu" else "cuda"
-    blind = options.view == "blind"
-    source = problem.source_for(device)
+    languages = _languages(backend, device)
     return render(
         "single_turn.j2",
         problem=problem,
-        source=_without_inputs(source) if blind else source,
-        blind=blind,
+        source=problem.source_shown(device, options.view),
+        blind=(options.view or problem.view) == "blind",
         protocol=protocol,
-        kind=kind,
-        backend=backend,
-        examples=_examples(problem, kind, backend, options.shots, device),
+        kind="cpu" if device.split(":")[0] == "cpu" else "cuda",
+        languages=languages,
+        examples=_examples(problem, [language.name for language in languages], options.shots, device),
         facts=options.hardware,
         registers=REGISTERS,
         concepts=options.concepts,
@@ -101,11 +106,23 @@ def render_prompt(
 
 
 def nearest_example(problem: Problem) -> str:
-    """Which of `EXAMPLES` is nearest to the problem's category, as its operators show it."""
+    """Which of `EXAMPLES` is nearest to the problem's category or, where that says little, to its operators."""
+    for name, words in _CATEGORIES.items():
+        if problem.category is not None and any(word in problem.category.lower() for word in words):
+            return name
     names = _names(problem.source)
     if names & _PRODUCTS or "@" in names:
         return "attention" if names & _ATTENTION else "matmul"
     return "elementwise"
+
+
+def _languages(backend: str, device: str) -> tuple[Backend, ...]:
+    if backend == AUTO:
+        return backends_for(device)
+    known = find_backend(backend)
+    if known is None:
+        raise UsageError(f"backend must be one of {', '.join((AUTO, *backend_names()))}; found {backend!r}")
+    return (known,)
 
 
 @dataclass(frozen=True)
@@ -115,36 +132,25 @@ class _Example:
     answer: str
 
 
-def _examples(problem: Problem, kind: str, backend: str, shots: Shots, device: str) -> tuple[_Example, ...]:
+def _examples(problem: Problem, languages: Sequence[str], shots: Shots, device: str) -> tuple[_Example, ...]:
     if shots == "zero":
         return ()
     wanted = tuple(EXAMPLES) if shots == "few" else (nearest_example(problem),)
-    language = {"cpu": "cpp", "cuda": "cuda"}[kind] if backend == "auto" else backend
+    have = {path.stem for path in (_FOLDER / wanted[0]).glob("*.py")} - {"reference"}
+    language = next((name for name in languages if name in have), None)
+    if language is None:
+        raise UsageError(
+            f"there are no examples in {' or '.join(languages) or 'that language'}; choose --shots zero, or a backend "
+            f"of {', '.join(sorted(have))}"
+        )
     return tuple(_read_example(name, language, device) for name in wanted)
 
 
 @cache
 def _read_example(name: str, language: str, device: str) -> _Example:
-    folder = Path(kbenv.prompts.__file__).parent / "examples" / name
-    path = folder / f"{language}.py"
-    if not path.is_file():
-        have = sorted(other.stem for other in folder.glob("*.py") if other.stem != "reference")
-        raise UsageError(f"there are no examples in {language!r}; choose --shots zero, or one of {', '.join(have)}")
-    reference = file.read(folder / "reference.py", id=name, name=name, level=None)
-    return _Example(EXAMPLES[name], reference.source_for(device), path.read_text(encoding="utf-8"))
-
-
-def _without_inputs(source: str) -> str:
-    """The source without its function `get_inputs`; sizes, which are constants of the module, stay."""
-    lines = source.split("\n")
-    for node in reversed(parse_source(source).body):
-        if isinstance(node, ast.FunctionDef) and node.name == "get_inputs":
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
-            last = node.end_lineno or node.lineno
-            while last < len(lines) and not lines[last].strip():
-                last += 1
-            del lines[first:last]
-    return "\n".join(lines)
+    reference = file.read(_FOLDER / name / "reference.py", id=name, name=name, level=None)
+    answer = (_FOLDER / name / f"{language}.py").read_text(encoding="utf-8")
+    return _Example(EXAMPLES[name], reference.source_for(device), answer)
 
 
 def _names(source: str) -> set[str]:

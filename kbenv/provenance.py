@@ -12,25 +12,11 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
+from kbenv.backends import AUTO, BACKENDS, NO_BACKEND
 from kbenv.protocol import CUSTOM_SHARE, Protocol
 from kbenv.verdict import KernelKind, KernelShare, Provenance
-
-Backend = Literal["auto", "cuda", "triton", "cpp", "c"]
-BACKENDS: tuple[Backend, ...] = ("auto", "cuda", "triton", "cpp", "c")
-
-_PATTERNS: dict[str, tuple[tuple[str, str], ...]] = {
-    "cuda": (
-        (r"__global__", "a __global__ function"),
-        (r"\bcuda_sources\b", "load_inline with CUDA sources"),
-        (r"\bRawKernel\b|\bRawModule\b", "a CuPy raw kernel"),
-        (r"\b_compile_kernel\b|\bnvrtc\b", "NVRTC"),
-    ),
-    "triton": ((r"@\s*(?:\w+\.)*jit\b", "a jit function"),),
-    "cpp": ((r"\bload_inline\b|\bcpp_extension\b", "a C++ extension"),),
-    "c": ((r"\bCDLL\b|\bLoadLibrary\b", "a library loaded by ctypes"), (r"\bcffi\b", "cffi")),
-}
 
 _LIBRARIES = (
     ("PyTorch", r"(?:^|^void |::type )(?:at|at_cuda_detail|c10|pytorch_flash)::|\bfmha_cutlass|\bcunn_"
@@ -61,19 +47,13 @@ OUTSIDE = "outside of PyTorch's operators"
 def custom_kernel_evidence(source: str) -> dict[str, tuple[str, ...]]:
     """Per backend, what in the source (comments left out where it parses) points to a custom kernel."""
     text = _without_comments(source)
-    found = {
-        backend: tuple(words for pattern, words in patterns if re.search(pattern, text))
-        for backend, patterns in _PATTERNS.items()
-    }
-    if not re.search(r"^\s*(?:import|from)\s+triton\b", text, re.MULTILINE):
-        found["triton"] = ()
-    return {backend: words for backend, words in found.items() if words}
+    found = {backend.name: backend.find_evidence(text) for backend in BACKENDS}
+    return {name: words for name, words in found.items() if words}
 
 
 def detect_backend(source: str) -> str:
-    """The backend the source points to: cuda, triton, cpp, c, or "torch" when nothing does."""
-    evidence = custom_kernel_evidence(source)
-    return next((backend for backend in ("cuda", "triton", "cpp", "c") if backend in evidence), "torch")
+    """The name of the first backend that the source points to, or `NO_BACKEND` when nothing does."""
+    return next(iter(custom_kernel_evidence(source)), NO_BACKEND)
 
 
 def read_provenance(trace: Mapping[str, Any], source: str) -> Provenance:
@@ -115,7 +95,7 @@ def why_not_custom(
     if not protocol.require_custom_kernel:
         return None
     if not evidence:
-        wanted = "custom kernel" if backend == "auto" else f"{backend} kernel"
+        wanted = "custom kernel" if backend == AUTO else f"{backend} kernel"
         return f"every check passed, but the source holds no {wanted} and the protocol requires one"
     least = protocol.custom_share_at_least
     if least is None or provenance is None or provenance.custom_share >= least:

@@ -1,7 +1,7 @@
-"""Problems by name: kbenv's own, a KernelBench checkout's, and any file in KernelBench's format.
+"""Problems by name: kbenv's own, those of other sets that are checked out here, and any file in a known format.
 
-A problem is named by its id ("core/level1/relu", "kernelbench/level1/19") or by a file's path. Nothing here executes
-a problem's source.
+A problem is named by its id ("core/level1/relu", "kernelbench/level1/19", "kernelbench-hard/01_fp8_gemm#2" for one of
+several cases) or by a file's path. Nothing here executes a problem's source.
 """
 
 from __future__ import annotations
@@ -15,32 +15,37 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbenv.errors import ProblemNotFoundError
-from kbenv.problems.loaders import core, file, kernelbench
+from kbenv.problems.loaders import LOADERS, core, file, kernelbench, load_file, recognise
 from kbenv.problems.problem import Problem
 
-__all__ = ["Problem", "list_problems", "load_problem"]
+__all__ = ["Problem", "import_problems", "list_problems", "load_problem"]
+
+SETS_VARIABLE = "KBENV_PROBLEM_SETS"
+"""Checkouts of other sets, separated like the folders of PATH."""
 
 
 def load_problem(name: str, *, problems_dir: Path | None = None) -> Problem:
     """The problem `name`.
 
     Args:
-        name: an id, or the path of a file in KernelBench's format. What ends in `.py` or starts with `/`, `./`, `../`
+        name: an id, or the path of a file in a known format. What ends in `.py` or starts with `/`, `./`, `../`
             or `~` is a path; so is anything else that no loader claims and that exists.
-        problems_dir: a KernelBench checkout; by default the one that the environment variable `KBENV_KERNELBENCH`
-            names.
+        problems_dir: a checkout of a known set, or one of its folders; by default those that the environment variables
+            `KBENV_KERNELBENCH` (one of KernelBench) and `KBENV_PROBLEM_SETS` name.
 
     Raises:
         ProblemNotFoundError: there is no such problem, or its file cannot be read as one.
     """
     if file.is_path(name):
-        return file.load(name)
+        return _load_path(name)
     if not name.startswith((core.PREFIX, kernelbench.PREFIX)) and os.path.exists(name):
-        return file.load(name)
-    entries = _find_entries([name], problems_dir)
-    if name not in entries:
-        raise ProblemNotFoundError(f"no problem {name!r}; see `kbenv problems list`{_suggest(name, entries)}")
-    return entries[name].load()
+        return _load_path(name)
+    id, _, case = name.partition("#")
+    entries = _find_entries([id], problems_dir)
+    if id not in entries:
+        raise ProblemNotFoundError(f"no problem {id!r}; see `kbenv problems list`{_suggest(id, entries)}")
+    problem = entries[id].load()
+    return problem.for_case(case) if case else problem
 
 
 def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> list[Problem]:
@@ -49,8 +54,8 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
     Args:
         pattern: one or more patterns, separated by commas, with `*`, `?` and `[...]` (which cross `/`): "core/*",
             "core/level1/*,kernelbench/level1/19". A path of a file is taken as that file.
-        problems_dir: as in `load_problem`. Without a checkout KernelBench's problems are left out, unless a pattern
-            begins with "kernelbench/".
+        problems_dir: as in `load_problem`. Sets that are not checked out are left out, unless a pattern begins with
+            "kernelbench/".
 
     Raises:
         ProblemNotFoundError: a pattern matches nothing, or a matching file cannot be read as a problem.
@@ -69,7 +74,25 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
             )
         matches.update(matching)
     listed = [entries[id].load() for id in sorted(matches, key=_natural_order)]
-    return listed + [file.load(part) for part in dict.fromkeys(patterns) if file.is_path(part)]
+    return listed + [_load_path(part) for part in dict.fromkeys(patterns) if file.is_path(part)]
+
+
+def import_problems(path: Path) -> tuple[str, list[Problem], list[str]]:
+    """Everything in a checkout, a folder or a file: its format in words, what loads, and why the rest does not.
+
+    Raises:
+        ProblemNotFoundError: it is in no known format.
+    """
+    if path.is_file() and path.suffix == ".py":
+        return "one file", [load_file(path, str(path))], []
+    loader = recognise(path)
+    problems, refused = [], []
+    for entry in _entries(loader.find(path), loader.load).values():
+        try:
+            problems.append(entry.load())
+        except ProblemNotFoundError as e:
+            refused.append(f"{entry.id} does not load: {e}")
+    return loader.FORMAT, problems, refused
 
 
 @dataclass(frozen=True)
@@ -84,16 +107,23 @@ class _Entry:
         return self.loader(self.id, self.path)
 
 
+def _load_path(name: str) -> Problem:
+    return load_file(file.path_of(name), name)
+
+
 def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _Entry]:
-    """Every problem that the ids or patterns in `wanted` could mean; a checkout is looked at only when one could."""
+    """Every problem that the ids or patterns in `wanted` could mean; other sets are looked at only when one could."""
     entries = _entries(core.find(), core.load)
     if all(name.startswith(core.PREFIX) for name in wanted):
         return entries
-    checkout = problems_dir or _checkout_from_environment()
-    if checkout is not None:
-        return entries | _entries(kernelbench.find(checkout), kernelbench.load)
+    if problems_dir is not None:
+        return entries | _entries_of(problems_dir.expanduser())
+    if checkout := os.environ.get(kernelbench.ENVIRONMENT_VARIABLE):
+        entries |= _entries(kernelbench.find(Path(checkout)), kernelbench.load)
+    for folder in filter(None, os.environ.get(SETS_VARIABLE, "").split(os.pathsep)):
+        entries |= _entries_of(Path(folder).expanduser())
     for name in wanted:
-        if name.startswith(kernelbench.PREFIX):
+        if name.startswith(kernelbench.PREFIX) and not any(id.startswith(kernelbench.PREFIX) for id in entries):
             raise ProblemNotFoundError(
                 f"{name} needs a KernelBench checkout: set {kernelbench.ENVIRONMENT_VARIABLE} to its folder, or give "
                 "--problems-dir"
@@ -101,13 +131,16 @@ def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _En
     return entries
 
 
+def _entries_of(folder: Path) -> dict[str, _Entry]:
+    """Those of a checkout of any set that is known."""
+    if not any(loader.recognises(folder) for loader in LOADERS):
+        kernelbench.find(folder)  # says what was expected there
+    loader = recognise(folder)
+    return _entries(loader.find(folder), loader.load)
+
+
 def _entries(found: Mapping[str, Path], loader: Callable[[str, Path], Problem]) -> dict[str, _Entry]:
     return {id: _Entry(id, path, loader) for id, path in found.items()}
-
-
-def _checkout_from_environment() -> Path | None:
-    value = os.environ.get(kernelbench.ENVIRONMENT_VARIABLE)
-    return Path(value) if value else None
 
 
 def _suggest(name: str, entries: Mapping[str, _Entry]) -> str:

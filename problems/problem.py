@@ -1,19 +1,129 @@
 """A problem: a PyTorch reference with its inputs, in KernelBench's format.
 
 The source defines `Model`, `get_inputs` and `get_init_inputs`. kbenv never executes it outside the sandbox: what is
-known here comes from its syntax tree.
+known here comes from its syntax tree, or from what lies beside it in its set. A loader of another format writes such a
+source around the set's own reference, so that the judge has one kind of problem; what that cannot express is said in
+the problem's `Contract`, and `why_unjudged` says which of it the judge would get wrong.
 """
 
 from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
+
+from kbenv.errors import TrainingForbiddenError, UsageError
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 SIZES_NAME = "SIZES"
+ENTRY = "ModelNew"
+"""What a submission defines."""
+
+Role = Literal["public", "hidden", "perf"]
+View = Literal["full", "blind"]
+Dtype = Literal["fp32", "bf16", "fp16", "mixed"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The set that a problem comes from.
+
+    Attributes:
+        name: the set's name, which begins its problems' ids.
+        url: where it is published.
+        licence: SPDX identifier, or the licence's own name; None where it is unknown.
+        may_train: False where the licence restricts training on it; then only evaluation is done with it.
+        version: which state of the set: a commit, or a name such as "v0.1"; None where it cannot be told.
+    """
+
+    name: str
+    url: str
+    licence: str | None
+    may_train: bool = True
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape or argument set of a problem.
+
+    Attributes:
+        name: unique in its problem; "kernelbench-hard/01_fp8_gemm#2" is the case "2".
+        role: "public" (shown, checked), "hidden" (checked), "perf" (timed, and checked).
+        constants: module constants that put it in place.
+        dtype: as `Contract.dtype`, where it differs between cases.
+    """
+
+    name: str
+    role: Role
+    constants: Mapping[str, Any]
+    dtype: Dtype | None = None
+
+
+@dataclass(frozen=True)
+class Comparator:
+    """How the set itself compares an output with the reference's.
+
+    Attributes:
+        kind: "allclose" (every element within a tolerance), "matched" (a share of them), "exact", "metrics" (cosine
+            similarity, relative L1, RMSE), "custom" (a checker of the set's), "distribution" (of random outputs).
+        parameters: its numbers, by the set's own names.
+    """
+
+    kind: Literal["allclose", "matched", "exact", "metrics", "custom", "distribution"] = "allclose"
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output as the set declares it: sizes are numbers or names of sizes; shape () is a number."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a set asks of a submission beyond KernelBench's format, whose own contract is the default.
+
+    Attributes:
+        reference: what the set's reference is: a module, a function, a Triton or library operator, a backward pass.
+        arguments: how forward takes its inputs: each by position, by name, or as nested lists with non-tensors in them.
+        weights: how both models come to the same weights.
+        dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
+            several; None where the protocol's precision decides.
+        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched".
+        outputs: what is declared of them; empty where nothing is.
+        in_place: whether the reference writes into its arguments.
+        destination: whether the set's submissions write into outputs that they are given.
+        random: whether the outputs are random by contract.
+        processes: how many processes of a group run the reference at once.
+        entry: what the set's own submissions define.
+        adapter: Python that defines `ModelNew` after a submission that defines only `entry`; empty where there is none.
+        backends: the kernel languages that the set admits, by name; None for any.
+        requires: packages that the reference imports besides PyTorch.
+        unsupported: what else the judge cannot do for it, in words; None when there is nothing.
+    """
+
+    reference: Literal["module", "function", "operator", "backward"] = "module"
+    arguments: Literal["positional", "keyword", "nested"] = "positional"
+    weights: Literal["reseed", "state_dict", "shared", "none"] = "state_dict"
+    dtype: Dtype | None = None
+    comparator: Comparator = Comparator()
+    outputs: tuple[Output, ...] = ()
+    in_place: bool = False
+    destination: bool = False
+    random: bool = False
+    processes: int = 1
+    entry: str = ENTRY
+    adapter: str = ""
+    backends: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
+    unsupported: str | None = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +139,16 @@ class Problem:
             none.
         dropped: hidden distributions on which the reference itself fails, with the reason ("D2": "overflows to Inf").
         path: the file it came from.
+        origin: the set it belongs to; None for a file of the user's.
+        same_as: the id of the problem of another set that it repeats; None where it repeats none.
+        category: such as "activation" or "attention"; None where it is not told.
+        tags: anything else that groups problems.
+        contract: what it asks beyond KernelBench's format.
+        cases: its shapes, where there are several.
+        case: the name of the one that is in place; None where there is one, or none has been chosen yet.
+        view: what a prompt shows: everything, or everything but how inputs are drawn.
+        shown: what a prompt shows instead of the source, where the source holds a loader's machinery.
+        hints: what bounds it ("flops", "bytes"), numbers or formulas over its sizes.
     """
 
     id: str
@@ -38,25 +158,127 @@ class Problem:
     sizes: Mapping[str, Mapping[str, int | float]] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
     path: Path | None = None
+    origin: Origin | None = None
+    same_as: str | None = None
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    contract: Contract = Contract()
+    cases: tuple[Case, ...] = ()
+    case: str | None = None
+    view: View = "full"
+    shown: str | None = None
+    hints: Mapping[str, int | float | str] = field(default_factory=dict)
 
     def source_for(self, device: str) -> str:
-        """The source with the module constants of `device` ("cpu", "cuda", "cuda:1") in place.
+        """The source with the module constants of `device` ("cpu", "cuda", "cuda:1") and of the case in place.
 
-        Top-level assignments `name = literal` to the names in `sizes` are rewritten, and the table `SIZES` is left out
-        unless the source itself reads it, so that prompt, judge and reader see one plain file.
+        Top-level assignments `name = literal` to the names in `sizes` and in the case's constants are rewritten, and
+        the table `SIZES` is left out unless the source itself reads it: prompt, judge and reader see one plain file.
         """
-        sizes = self.sizes.get("cpu" if device.split(":")[0] == "cpu" else "gpu")
-        if not sizes:
-            return self.source
-        tree = parse_source(self.source)
-        lines = self.source.split("\n")  # not splitlines: it also splits at form feeds, which the parser does not count
-        for name, statement in reversed(list(constant_assignments(tree))):
-            first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno)
-            if name in sizes:
-                lines[first:last] = [f"{name} = {sizes[name]!r}"]
-            elif name == SIZES_NAME and not _reads(tree, SIZES_NAME):
-                del lines[first:last]
-        return "\n".join(lines)
+        sizes = self.sizes.get("cpu" if device.split(":")[0] == "cpu" else "gpu", {})
+        return _put_constants(self.source, {**sizes, **self._case_constants()}, drop_sizes=bool(sizes))
+
+    def source_shown(self, device: str, view: View | None = None) -> str:
+        """What a prompt shows of the problem: `view` or, by default, the problem's own choice.
+
+        The blind view leaves out `get_inputs`, so that a model cannot fit its kernel to how inputs are drawn.
+        """
+        text = self.source_for(device) if self.shown is None else _put_constants(self.shown, self._case_constants())
+        return _without_functions(text, {"get_inputs"}) if (view or self.view) == "blind" else text
+
+    def for_case(self, name: str) -> Problem:
+        """The problem with one of its cases in place.
+
+        Raises:
+            UsageError: it has no such case.
+        """
+        if name not in (case.name for case in self.cases):
+            names = ", ".join(case.name for case in self.cases) or "it has no cases"
+            raise UsageError(f"{self.id} has no case {name!r}; found {names}")
+        return replace(self, id=f"{self.id.split('#')[0]}#{name}", case=name)
+
+    def complete(self, submission: str) -> str:
+        """`submission`, with what makes a `ModelNew` of the set's own entry where it defines that one alone."""
+        contract = self.contract
+        if not contract.adapter:
+            return submission
+        try:
+            names = set(defined_names(parse_source(submission).body))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return submission
+        if ENTRY in names or contract.entry not in names:
+            return submission
+        return f"{submission.rstrip()}\n\n\n{contract.adapter.strip()}\n"
+
+    def why_unjudged(self, precision: str) -> str | None:
+        """Why a verdict under `precision` would be wrong, with what to do instead; None when it would be right."""
+        contract, kind = self.contract, self.contract.comparator.kind
+        if len(self.cases) > 1 and self.case is None:
+            names = ", ".join(case.name for case in self.cases[:8]) + (", ..." if len(self.cases) > 8 else "")
+            return f"its cases are not judged together yet; judge one: {self.id}#{self.cases[0].name} (found {names})"
+        dtype = next((case.dtype for case in self.cases if case.name == self.case), None) or contract.dtype
+        if dtype == "mixed":
+            return "it fixes several floating types, and the judge casts all of them to one; no precision fits it yet"
+        if dtype is not None and dtype != precision:
+            return f"it is defined in {dtype}; judge it with --precision {dtype}"
+        if kind in ("exact", "metrics", "custom", "distribution"):
+            return f"its set compares by {_COMPARISONS[kind]}, which the judge does not do yet"
+        if contract.random:
+            return "its outputs are random by contract, and the judge compares values"
+        if contract.in_place:
+            return "its reference writes into its arguments, which the judge keeps read-only"
+        if contract.processes > 1:
+            return f"it runs in a group of {contract.processes} processes, and the judge runs one"
+        return contract.unsupported
+
+    def check_training(self) -> None:
+        """Raises TrainingForbiddenError where the set's licence restricts training on it."""
+        if self.origin is not None and not self.origin.may_train:
+            raise TrainingForbiddenError(
+                f"{self.id}: the licence of {self.origin.name} ({self.origin.licence}) restricts training; use it to "
+                "evaluate alone (`kbenv eval`, `kbenv run`, environments with evaluation=True), or train on another set"
+            )
+
+    def _case_constants(self) -> Mapping[str, Any]:
+        """Of the case that is in place; before one is chosen, of the first that is timed, else of the first."""
+        chosen = [case for case in self.cases if case.name == self.case]
+        timed = [case for case in self.cases if case.role == "perf"]
+        return next((case.constants for case in (*chosen, *timed, *self.cases)), {})
+
+
+_COMPARISONS = {
+    "exact": "exact equality",
+    "metrics": "cosine similarity, relative L1 and RMSE",
+    "custom": "a checker of its own",
+    "distribution": "a distance between distributions",
+}
+
+
+def _put_constants(source: str, constants: Mapping[str, Any], *, drop_sizes: bool = False) -> str:
+    if not constants:
+        return source
+    tree = parse_source(source)
+    lines = source.split("\n")  # not splitlines: it also splits at form feeds, which the parser does not count
+    for name, statement in reversed(list(constant_assignments(tree))):
+        first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno)
+        if name in constants:
+            lines[first:last] = [f"{name} = {constants[name]!r}"]
+        elif drop_sizes and name == SIZES_NAME and not _reads(tree, SIZES_NAME):
+            del lines[first:last]
+    return "\n".join(lines)
+
+
+def _without_functions(source: str, names: set[str]) -> str:
+    """The source without the module's functions of these names."""
+    lines = source.split("\n")
+    for node in reversed(parse_source(source).body):
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
+            last = node.end_lineno or node.lineno
+            while last < len(lines) and not lines[last].strip():
+                last += 1
+            del lines[first:last]
+    return "\n".join(lines)
 
 
 def parse_source(source: str) -> ast.Module:
@@ -91,3 +313,23 @@ def _reads(tree: ast.Module, name: str) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in ast.walk(tree)
     )
+
+
+def defined_names(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Names that module-level statements bind, those under a top-level `if`, `try` or `with` included."""
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.If):
+            yield from defined_names([*node.body, *node.orelse])
+        elif isinstance(node, ast.With):
+            yield from defined_names(node.body)
+        elif isinstance(node, ast.Try):
+            handlers = [statement for handler in node.handlers for statement in handler.body]
+            yield from defined_names([*node.body, *handlers, *node.orelse, *node.finalbody])

@@ -68,14 +68,17 @@ def test_list_as_json_holds_what_is_known(capsys: pytest.CaptureFixture[str]) ->
     assert main(["problems", "list", "core/level1/relu", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
     problem = load_problem("core/level1/relu")
-    assert entry == {
+    assert {name: entry[name] for name in ("id", "name", "level", "sizes", "dropped", "cases", "path")} == {
         "id": "core/level1/relu",
         "name": "relu",
         "level": 1,
         "sizes": problem.sizes,
         "dropped": {},
+        "cases": [],
         "path": str(problem.path),
     }
+    assert entry["origin"]["licence"] == "MIT"
+    assert entry["contract"]["entry"] == "ModelNew"
 
 
 def test_list_reads_the_checkout_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ LAYERS = (
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},
-    {"kbenv.problems", "kbenv.prompts", "kbenv.protocol"},
+    {"kbenv.backends", "kbenv.problems", "kbenv.prompts", "kbenv.protocol"},
     {"kbenv.errors"},
 )  # fmt: skip
 """From the top down. Imports may go within a layer and down; the package `kbenv` itself stands above."""

@@ -17,6 +17,7 @@ from kbenv.errors import UsageError
 from kbenv.gpu import GPUS, facts_about, find_gpu
 from kbenv.problems import load_problem
 from kbenv.problems.loaders import file
+from kbenv.problems.problem import Problem
 from kbenv.prompt import EXAMPLES, PromptOptions, nearest_example, render_prompt
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
@@ -147,10 +148,13 @@ def test_every_template_has_a_golden_file() -> None:
         ("core/level2/linear_gelu_scale", "matmul"),
         ("core/level3/attention_block", "attention"),
         ("core/level3/mlp_block", "matmul"),
+        (make_problem(category="Flash attention"), "attention"),
+        (make_problem(category="convolution"), "matmul"),
+        (make_problem(category="fusion"), "elementwise"),
     ],
 )
-def test_one_shot_takes_the_example_nearest_to_the_problem(problem: str, nearest: str) -> None:
-    assert nearest_example(load_problem(problem)) == nearest
+def test_one_shot_takes_the_example_nearest_to_the_problem(problem: Problem | str, nearest: str) -> None:
+    assert nearest_example(load_problem(problem) if isinstance(problem, str) else problem) == nearest
 
 
 @pytest.mark.parametrize("backend", ["cuda", "triton", "cpp", "c"])
@@ -172,8 +176,10 @@ def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:
 
 
 def test_examples_in_a_language_that_has_none_are_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"no examples in 'fortran'.*triton"):
-        render_prompt(make_problem(), get_protocol(), "cuda:0", "fortran", PromptOptions(shots="one"))
+    with pytest.raises(UsageError, match=r"no examples in helion; .* a backend of c, cpp, cuda, triton"):
+        render_prompt(make_problem(), get_protocol(), "cuda:0", "helion", PromptOptions(shots="one"))
+    with pytest.raises(UsageError, match=r"backend must be one of auto, .*triton"):
+        render_prompt(make_problem(), get_protocol(), "cuda:0", "fortran")
 
 
 def test_the_blind_view_shows_no_drawing_of_inputs_and_keeps_the_sizes() -> None:
@@ -259,7 +265,7 @@ def test_the_prompt_asks_for_the_devices_kernels_or_for_the_backend() -> None:
     assert "Triton" in cuda
     assert "ctypes" not in cuda
     triton = render_prompt(make_problem(), get_protocol(), "cuda:0", "triton")
-    assert "Kernels: Triton" in triton
+    assert "Kernels:\n- Triton (@triton.jit)\n" in triton
     assert "cuda_sources" not in triton
 
 

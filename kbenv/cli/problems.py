@@ -1,20 +1,24 @@
-"""`kbenv problems`: which problems there are, the source of one, and what their references are like."""
+"""`kbenv problems`: which problems there are, the source of one, what a set is, and what references are like."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from kbenv.cli.audit import add_audit_parser
 from kbenv.cli.table import print_table
-from kbenv.problems import Problem, list_problems, load_problem
+from kbenv.problems import Problem, import_problems, list_problems, load_problem
+
+EXIT_REFUSED = 1
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `kbenv problems list`, `show` and `audit`."""
-    parser = subparsers.add_parser("problems", help="list, show or audit problems", description=__doc__)
+    """Adds `kbenv problems list`, `show`, `import` and `audit`."""
+    parser = subparsers.add_parser("problems", help="list, show, import or audit problems", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     listing = commands.add_parser("list", help="list problems by id")
@@ -35,7 +39,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     show.add_argument(
         "--device", choices=("cpu", "cuda"), default="cuda", help="whose sizes to put in place (default: %(default)s)"
     )
+    show.add_argument(
+        "--view",
+        choices=("full", "blind", "prompt"),
+        default="full",
+        help="the whole source (default), without how inputs are drawn, or what a prompt shows",
+    )
     show.set_defaults(func=_show)
+
+    importing = commands.add_parser(
+        "import",
+        help="say what a checkout, folder or file of problems is, and load all of it",
+        description="Say which format a checkout, a folder or a file is in, load every problem in it, and tell what is "
+        "judged and what is not. Nothing in it is executed. To use a set by its ids put its folder into "
+        "KBENV_PROBLEM_SETS, or give --problems-dir.",
+        epilog="Exit codes: 0 everything loads; 1 something does not (standard error says why); 2 no known format.",
+    )
+    importing.add_argument("path", type=Path, metavar="PATH")
+    importing.add_argument("--json", action="store_true", help="print a JSON array, one object a problem")
+    importing.set_defaults(func=_import)
     add_audit_parser(commands)
 
 
@@ -44,7 +66,7 @@ def _add_problems_dir(parser: argparse.ArgumentParser) -> None:
         "--problems-dir",
         type=Path,
         metavar="DIR",
-        help="a KernelBench checkout (default: the environment variable KBENV_KERNELBENCH)",
+        help="a checkout of a known set (default: $KBENV_KERNELBENCH, a KernelBench checkout, and $KBENV_PROBLEM_SETS)",
     )
 
 
@@ -58,18 +80,64 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _describe(problem: Problem) -> dict[str, object]:
+    contract, origin = problem.contract, problem.origin
     return {
         "id": problem.id,
         "name": problem.name,
         "level": problem.level,
+        "category": problem.category,
+        "tags": list(problem.tags),
         "sizes": {device: dict(sizes) for device, sizes in problem.sizes.items()},
         "dropped": dict(problem.dropped),
+        "origin": None if origin is None else asdict(origin),
+        "same_as": problem.same_as,
+        "contract": asdict(contract),
+        "cases": [asdict(case) for case in problem.cases],
+        "view": problem.view,
+        "hints": dict(problem.hints),
         "path": None if problem.path is None else str(problem.path),
     }
 
 
 def _show(arguments: argparse.Namespace) -> int:
     problem = load_problem(arguments.id, problems_dir=arguments.problems_dir)
-    source = problem.source_for(arguments.device)
+    source = {
+        "full": lambda: problem.source_for(arguments.device),
+        "blind": lambda: problem.source_shown(arguments.device, "blind"),
+        "prompt": lambda: problem.source_shown(arguments.device),
+    }[arguments.view]()
     sys.stdout.write(source if source.endswith("\n") else source + "\n")
     return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    form, problems, refused = import_problems(arguments.path)
+    for message in refused:
+        print(f"kbenv: {message}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps([_describe(problem) for problem in problems], indent=2))
+    else:
+        print(f"{arguments.path}: {form}")
+        print(f"{len(problems)} of {len(problems) + len(refused)} load; {_licence(problems)}")
+        print_table(("JUDGED", "PROBLEMS", "SUCH AS"), _judged_table(problems))
+    return EXIT_REFUSED if refused else 0
+
+
+def _licence(problems: Sequence[Problem]) -> str:
+    origin = next((problem.origin for problem in problems), None)
+    if origin is None:
+        return "no licence is known"
+    use = "for training and evaluation" if origin.may_train else "for evaluation alone"
+    return f"licence {origin.licence}: {use}; version {origin.version or 'unknown'}"
+
+
+def _judged_table(problems: Sequence[Problem]) -> list[tuple[str, str, str]]:
+    """What is said of judging them, with how many and the first: by the set's own types, one case at a time."""
+    groups: dict[str, list[str]] = {}
+    for problem in problems:
+        one = problem.for_case(problem.cases[0].name) if len(problem.cases) > 1 else problem
+        dtype = next((case.dtype for case in one.cases if case.name == one.case), None) or one.contract.dtype
+        why = one.why_unjudged("fp32" if dtype in (None, "mixed") else dtype)
+        words = why or ("yes" if one is problem else "yes, a case at a time")
+        groups.setdefault(words if why is None else f"no: {why}", []).append(problem.id)
+    return [(words, str(len(ids)), ids[0]) for words, ids in sorted(groups.items(), key=lambda item: -len(item[1]))]

@@ -252,6 +252,7 @@ class _Run:
             "evaluator": cast("Evaluator", recorded),
             "reward": self.arguments.reward,
             "prompt": self.prompt,
+            "evaluation": True,
             "execution_feedback": execution,
             "profiler": render_profile if profile else None,
         }

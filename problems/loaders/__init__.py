@@ -1,1 +1,93 @@
-"""One module per place that problems come from: kbenv's own, a KernelBench checkout, a single file."""
+"""One module for each format that problems come in, and which of them a folder or a file is in.
+
+A format's module has `FORMAT` (what it looks like, in a line), `recognises`, `find` and `load`. Nothing here executes
+what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from kbenv.errors import ProblemNotFoundError
+from kbenv.problems.loaders import (
+    dataset,
+    definition,
+    file,
+    function_test,
+    gpu_mode,
+    kernelbench,
+    kernelbench_hard,
+    kernelbench_verified,
+    kernelbench_x,
+    multikernelbench,
+    robust_kbench,
+    tritonbench,
+)
+from kbenv.problems.problem import Contract, Problem
+
+__all__ = ["FORMATS", "LOADERS", "Loader", "load_file", "recognise"]
+
+
+class Loader(Protocol):
+    """A format's module."""
+
+    @property
+    def FORMAT(self) -> str: ...
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether `folder` holds problems in this format."""
+
+    def find(self, folder: Path) -> Mapping[str, Path]:
+        """Each problem's file by its id."""
+
+    def load(self, id: str, path: Path) -> Problem:
+        """The problem `id`, from its file."""
+
+
+LOADERS: tuple[Loader, ...] = (
+    kernelbench_verified,
+    kernelbench_x,
+    tritonbench,
+    multikernelbench,
+    kernelbench,
+    dataset,
+    robust_kbench,
+    gpu_mode,
+    kernelbench_hard,
+    definition,
+)
+"""The first that recognises a folder has it: the particular ones come before those that look less closely."""
+
+FORMATS = (
+    "a file with Model, get_inputs and get_init_inputs (KernelBench)",
+    "a file of a function, a line of #, and its test (KernelBench-X, TritonBench)",
+    *(loader.FORMAT for loader in LOADERS),
+)
+
+
+def recognise(folder: Path) -> Loader:
+    """The format of a folder, or of a data set's file.
+
+    Raises:
+        ProblemNotFoundError: it is in none of them; the message names them.
+    """
+    if not folder.exists():
+        raise ProblemNotFoundError(f"{folder}: no such file or folder")
+    found = next((loader for loader in LOADERS if loader.recognises(folder)), None)
+    if found is None:
+        raise ProblemNotFoundError(f"{folder}: in no format that is known; these are: {'; '.join(FORMATS)}")
+    return found
+
+
+def load_file(path: Path, id: str) -> Problem:
+    """The problem in one Python file: a function with its test, or KernelBench's format.
+
+    Raises:
+        ProblemNotFoundError: it cannot be read as either.
+    """
+    text = file.read_text(path)
+    if function_test.is_one(text) and "def get_init_inputs" not in text:
+        return function_test.load(id, path, Contract(reference="function"))
+    return file.from_source(text, path=path, id=id, name=path.stem, level=None)

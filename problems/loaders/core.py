@@ -1,16 +1,25 @@
-"""kbenv's own problems: the files `core/level{1,2,3}/*.py`, with ids such as "core/level1/relu"."""
+"""kbenv's own problems: the files `core/level{1,2,3,4}/*.py`, with ids such as "core/level1/relu".
+
+A file's docstring tells its category ("Category: activation.") and what bounds it ("Bound: 5.37 GB, 0.55 TFLOP."): the
+bytes of inputs, parameters and outputs, each moved once, and the operations of its products, at the GPU sizes.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from kbenv.problems.loaders import file
-from kbenv.problems.problem import Problem
+from kbenv.problems.problem import Origin, Problem
 
 PREFIX = "core/"
 _FOLDER = Path(__file__).resolve().parent.parent / "core"
-_LEVELS = (1, 2, 3)
+_LEVELS = (1, 2, 3, 4)
+_ORIGIN = Origin("core", "https://pypi.org/project/kbenv", "MIT")
+_CATEGORY = re.compile(r"^Category: ([\w ]+)\.", re.MULTILINE)
+_BOUND = re.compile(r"^Bound: ([\d.]+) GB(?:, ([\d.]+) TFLOP)?\.", re.MULTILINE)
 
 
 def find() -> Mapping[str, Path]:
@@ -28,4 +37,13 @@ def load(id: str, path: Path) -> Problem:
     Raises:
         ProblemNotFoundError: as `file.read`.
     """
-    return file.read(path, id=id, name=path.stem, level=int(path.parent.name.removeprefix("level")))
+    text = file.read_text(path)
+    words = ast.get_docstring(file.parse(text, path)) or ""
+    category, bound = _CATEGORY.search(words), _BOUND.search(words)
+    hints: dict[str, float] = {}
+    if bound is not None:
+        hints = {"bytes": float(bound[1]) * 1e9, "flops": float(bound[2] or 0) * 1e12}
+    return file.from_source(
+        text, path=path, id=id, name=path.stem, level=int(path.parent.name.removeprefix("level")), origin=_ORIGIN,
+        category=category[1] if category else None, hints=hints,
+    )  # fmt: skip

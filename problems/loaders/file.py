@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import ast
 import stat
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from kbenv.errors import ProblemNotFoundError
-from kbenv.problems.problem import REQUIRED_NAMES, SIZES_NAME, Problem, constant_assignments, parse_source
+from kbenv.problems.problem import (
+    REQUIRED_NAMES,
+    SIZES_NAME,
+    Problem,
+    constant_assignments,
+    defined_names,
+    parse_source,
+)
 
 MAX_SOURCE_BYTES = 5_000_000
 DEVICE_TYPES = ("gpu", "cpu")
@@ -25,34 +31,36 @@ def is_path(name: str) -> bool:
     return name.endswith(".py") or name.startswith(("./", "../", "/", "~")) or name in (".", "..")
 
 
-def load(name: str) -> Problem:
-    """The problem in the file at `name` (a leading `~` is the home folder); its id is `name` as given.
+def path_of(name: str) -> Path:
+    """The path that the problem argument `name` means (a leading `~` is the home folder).
 
     Raises:
-        ProblemNotFoundError: as `read`.
+        ProblemNotFoundError: there is no such home folder.
     """
-    path = Path(name)
-    if name.startswith("~"):
-        try:
-            path = path.expanduser()
-        except RuntimeError as e:
-            raise ProblemNotFoundError(f"{name}: {e}; give the path in full") from e
-    return read(path, id=name, name=path.stem, level=None)
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as e:
+        raise ProblemNotFoundError(f"{name}: {e}; give the path in full") from e
 
 
-def read(path: Path, *, id: str, name: str, level: int | None, dropped: Mapping[str, str] | None = None) -> Problem:
-    """The problem in the file at `path`.
+def read(path: Path, *, id: str, name: str, level: int | None, **facts: Any) -> Problem:
+    """The problem in the file at `path`; `facts` are further fields of it.
 
     Raises:
         ProblemNotFoundError: the file cannot be read, is no UTF-8 text of at most `MAX_SOURCE_BYTES`, does not parse,
             lacks one of `REQUIRED_NAMES`, or its `SIZES` is malformed.
     """
-    source = _read_text(path)
-    tree = _parse(source, path)
-    missing = [wanted for wanted in REQUIRED_NAMES if wanted not in set(_defined_names(tree.body))]
+    return from_source(read_text(path), path=path, id=id, name=name, level=level, **facts)
+
+
+def from_source(source: str, *, path: Path, id: str, name: str, level: int | None, **facts: Any) -> Problem:
+    """The problem that `source`, found in or made from `path`, defines. Raises as `read`."""
+    tree = parse(source, path)
+    missing = [wanted for wanted in REQUIRED_NAMES if wanted not in set(defined_names(tree.body))]
     if missing:
         raise ProblemNotFoundError(
-            f"{path}: a problem file defines {', '.join(REQUIRED_NAMES)}; found no {', no '.join(missing)}"
+            f"{path}: a problem file in KernelBench's format defines {', '.join(REQUIRED_NAMES)}; "
+            f"found no {', no '.join(missing)}"
         )
     return Problem(
         id=id,
@@ -60,12 +68,17 @@ def read(path: Path, *, id: str, name: str, level: int | None, dropped: Mapping[
         level=level,
         source=source,
         sizes=_find_sizes(tree, path),
-        dropped=dict(dropped or {}),
         path=path,
+        **facts,
     )
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A file's text, its lines ending in "\\n".
+
+    Raises:
+        ProblemNotFoundError: it cannot be read, or is no UTF-8 text of at most `MAX_SOURCE_BYTES`.
+    """
     content = _read_bytes(path)
     if b"\0" in content:
         raise ProblemNotFoundError(f"{path}: expected Python source, found a binary file")
@@ -97,33 +110,14 @@ def _read_bytes(path: Path) -> bytes:
     raise ProblemNotFoundError(f"{path}: expected a problem file, found {found}")
 
 
-def _parse(source: str, path: Path) -> ast.Module:
+def parse(source: str, path: Path) -> ast.Module:
+    """The syntax tree of a file's source. Raises ProblemNotFoundError when it has none."""
     try:
         return parse_source(source)
     except SyntaxError as e:
         raise ProblemNotFoundError(f"{path}: not valid Python: line {e.lineno}: {e.msg}") from e
     except (RecursionError, MemoryError) as e:
         raise ProblemNotFoundError(f"{path}: not valid Python: nested too deeply for the parser") from e
-
-
-def _defined_names(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """Names that module-level statements bind, those under a top-level `if`, `try` or `with` included."""
-    for node in body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield node.name
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id
-        elif isinstance(node, ast.If):
-            yield from _defined_names([*node.body, *node.orelse])
-        elif isinstance(node, ast.With):
-            yield from _defined_names(node.body)
-        elif isinstance(node, ast.Try):
-            handlers = [statement for handler in node.handlers for statement in handler.body]
-            yield from _defined_names([*node.body, *handlers, *node.orelse, *node.finalbody])
 
 
 def _find_sizes(tree: ast.Module, path: Path) -> Sizes:

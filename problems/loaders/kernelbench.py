@@ -1,16 +1,25 @@
-"""Problems of a KernelBench checkout: its file `level1/19_ReLU.py` is the problem "kernelbench/level1/19"."""
+"""Problems of a KernelBench checkout: its file `level1/19_ReLU.py` is the problem "kernelbench/level1/19".
+
+Level 4 asks a hub for its models' configurations when it is loaded. Here those come from `hub.json` (the published
+sizes) and weights are random, so that it runs without a network; by its path a file is taken as it is, and then finds
+what a mounted cache holds.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
-from kbenv.problems.problem import Problem
+from kbenv.problems.loaders.checkout import commit_of
+from kbenv.problems.problem import Contract, Origin, Problem, View
 
 PREFIX = "kernelbench/"
+FORMAT = "KernelBench: KernelBench/level<L>/<number>_<name>.py"
+URL = "https://github.com/ScalingIntelligence/KernelBench"
 ENVIRONMENT_VARIABLE = "KBENV_KERNELBENCH"
 
 _LEVEL = re.compile(r"level(\d+)")
@@ -22,6 +31,19 @@ _DROPPED: dict[str, dict[str, str]] = {
     "kernelbench/level1/90": {"D2": "overflows"},
     "kernelbench/level1/98": {"D4": "log of a negative number gives NaN"},
 }
+
+# Where `get_inputs` gives an answer away, KernelBench-Verified shows a model everything but that function.
+_BLIND = {(1, 90), (1, 100), (3, 35), (3, 47)}
+
+# The width of level 1, problem 19, which later versions made larger.
+_WIDTHS = {16384: "v0", 393216: "v0.1"}
+_HUB = Path(__file__).with_name("hub.json")
+_NEEDS_HUB = 4
+
+
+def recognises(folder: Path) -> bool:
+    """Whether `folder` is a checkout of this set."""
+    return bool(_find_files(folder / "KernelBench") or _find_files(folder))
 
 
 def find(checkout: Path) -> Mapping[str, Path]:
@@ -50,9 +72,54 @@ def load(id: str, path: Path) -> Problem:
     Raises:
         ProblemNotFoundError: as `file.read`.
     """
-    name = path.stem.split("_", 1)[1].strip("_")
+    number, name = path.stem.split("_", 1)
     level = int(path.parent.name.removeprefix("level"))
-    return file.read(path, id=id, name=name, level=level, dropped=_DROPPED.get(id))
+    return from_text(file.read_text(path), id, path, level, int(number), name.strip("_"), version_of(path.parents[1]))
+
+
+def from_text(text: str, id: str, path: Path, level: int, number: int, name: str, version: str | None) -> Problem:
+    """The problem whose source is `text`, from a checkout or from the published data set."""
+    return file.from_source(
+        without_hub(text, path) if level >= _NEEDS_HUB else text, path=path, id=id, name=name, level=level,
+        dropped=_DROPPED.get(id, {}), origin=Origin("kernelbench", URL, "MIT", version=version),
+        view=view_of(level, number), contract=contract_of(level),
+    )  # fmt: skip
+
+
+def view_of(level: int, number: int) -> View:
+    """What a prompt shows of a problem."""
+    return "blind" if (level, number) in _BLIND else "full"
+
+
+def contract_of(level: int) -> Contract:
+    """What a level asks beyond the format."""
+    return Contract(requires=("transformers",) if level >= _NEEDS_HUB else ())
+
+
+def version_of(levels: Path) -> str | None:
+    """The sizes' version ("v0", "v0.1"), with the commit where it is a git checkout; None where neither can be told."""
+    version = None
+    for path in (levels / "level1").glob("19_*.py"):
+        match = re.search(r"^dim = (\d+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        version = _WIDTHS.get(int(match[1])) if match else None
+    return " ".join(filter(None, (version, commit_of(levels)))) or None
+
+
+def without_hub(text: str, path: Path) -> str:
+    """A level-4 source with its model's configuration written out, and random weights.
+
+    Raises:
+        ProblemNotFoundError: it asks for a model that `hub.json` does not know.
+    """
+    match = re.search(r'^model_name = "([^"]+)"', text, re.MULTILINE)
+    if match is None or "AutoConfig.from_pretrained(model_name)" not in text:
+        return text
+    known = json.loads(_HUB.read_text(encoding="utf-8"))
+    if match[1] not in known:
+        raise ProblemNotFoundError(f"{path}: asks a hub for {match[1]}; known are {', '.join(sorted(known))}")
+    text = text.replace("AutoConfig.from_pretrained(model_name)", f"AutoConfig.for_model(**{known[match[1]]!r})")
+    return re.sub(r"(AutoModel\w*)\.from_pretrained\(self\.model_name, config=self\.config\)",
+                  r"\1.from_config(self.config)", text)  # fmt: skip
 
 
 def _find_files(folder: Path) -> dict[str, Path]:

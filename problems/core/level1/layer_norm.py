@@ -1,6 +1,8 @@
 """Layer normalisation over the last dimension, with scale and shift.
 
+Category: normalisation.
 At the GPU sizes (163840, 4096): 671e6 float32 elements, 2.68 GB read and 2.68 GB written. 5.4 GB at 4.3 TB/s: 1.2 ms.
+Bound: 5.37 GB.
 """
 
 import torch

@@ -1,6 +1,8 @@
 """ReLU over a large matrix.
 
+Category: activation.
 At the GPU sizes (8192, 81920): 671e6 float32 elements, 2.68 GB read and 2.68 GB written. 5.4 GB at 4.3 TB/s: 1.2 ms.
+Bound: 5.37 GB.
 """
 
 import torch

@@ -1,7 +1,9 @@
 """Softmax over the rows of a tall matrix.
 
+Category: reduction.
 At the GPU sizes (5242880, 128): 671e6 float32 elements, 2.68 GB read and 2.68 GB written. 5.4 GB at 4.3 TB/s: 1.2 ms.
 Rows are short so that the probabilities (1/128 on average) stay well above an absolute tolerance of 1e-3.
+Bound: 5.37 GB.
 """
 
 import torch

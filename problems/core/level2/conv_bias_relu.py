@@ -1,8 +1,10 @@
 """A 3x3 convolution, a bias for each channel, and ReLU.
 
+Category: fusion.
 At the GPU sizes (128 images, 64 to 128 channels, 128 x 128): 2 * 128 * 128 * 128**2 * 64 * 9 = 3.1e11 operations,
 0.9 ms at 350 TFLOP/s (TF32). The convolution moves 0.54 + 1.07 GB; bias and ReLU read and write 1.07 GB once each:
 5.9 GB in all, 1.4 ms at 4.3 TB/s. Together about 2 ms.
+Bound: 1.61 GB, 0.309 TFLOP.
 """
 
 import torch

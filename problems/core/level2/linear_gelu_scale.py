@@ -1,7 +1,9 @@
 """A linear layer, GELU, and a scale for each output feature.
 
+Category: fusion.
 At the GPU sizes (8192 x 4096 to 8192 features): 2 * 8192 * 4096 * 8192 = 5.5e11 operations, 1.6 ms at 350 TFLOP/s
 (TF32). GELU and scale read and write the 0.27 GB result once each: 1.1 GB at 4.3 TB/s, another 0.25 ms. In all 1.8 ms.
+Bound: 0.537 GB, 0.55 TFLOP.
 """
 
 import torch

@@ -1,8 +1,10 @@
 """A linear layer, Swish, and the largest feature of each row.
 
+Category: fusion.
 At the GPU sizes (8192 x 4096 to 8192 features): 2 * 8192 * 4096 * 8192 = 5.5e11 operations, 1.6 ms at 350 TFLOP/s
 (TF32). Swish reads and writes the 0.27 GB intermediate, the maximum reads it: 0.8 GB at 4.3 TB/s, another 0.2 ms. In
 all 1.8 ms.
+Bound: 0.269 GB, 0.55 TFLOP.
 """
 
 import torch

@@ -1,8 +1,10 @@
 """A residual connection and RMS normalisation; the sum goes on to the next layer, so both are returned.
 
+Category: normalisation.
 At the GPU sizes (32768, 4096): 134e6 float32 elements, 0.54 GB a tensor. Operator by operator the sum moves three
 tensors, the square two, its mean one, and the two products two each: 10 * 0.54 = 5.4 GB, 1.2 ms at 4.3 TB/s.
 One fused kernel moves four (0.5 ms).
+Bound: 2.15 GB.
 """
 
 import torch

@@ -1,11 +1,13 @@
 """Causal self-attention with normalised queries and keys, an output projection, and a residual.
 
+Category: attention.
 At the GPU sizes (32 sequences of 512 tokens, width 1024, 16 heads of 64) the scores are 32 * 16 * 512**2 = 134e6
 float32 elements, 0.54 GB. Operator by operator they are written, masked, normalised and read (6 passes, 3.2 GB: 0.75 ms
 at 4.3 TB/s); the projections take 2 * 16384 * 1024 * 4096 = 1.4e11 operations, 0.4 ms at 350 TFLOP/s (TF32); the
 normalisation and reordering of queries, keys and values (0.07 GB each) take the rest. About 2 ms in all.
 Normalised queries and keys keep the scores near unit variance whatever the input's scale, so that attention is never
 close to a plain average.
+Bound: 0.151 GB, 0.172 TFLOP.
 """
 
 import torch

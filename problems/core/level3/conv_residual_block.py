@@ -1,9 +1,11 @@
 """A residual block of two 3x3 convolutions with group normalisation and ReLU between them.
 
+Category: architecture.
 At the GPU sizes (128 images, 64 channels, 128 x 128) a tensor has 134e6 float32 elements, 0.54 GB. Operator by
 operator the convolutions move two each, the normalisation three, ReLU two, the sum three and the last ReLU two: 14 *
 0.54 = 7.5 GB, 1.7 ms at 4.3 TB/s. The convolutions take 2 * 2 * 128 * 64 * 128**2 * 64 * 9 = 3.1e11 operations, 0.9 ms
 at 350 TFLOP/s (TF32). Products that overlap their own traffic leave about 2 ms.
+Bound: 1.07 GB, 0.309 TFLOP.
 """
 
 import torch

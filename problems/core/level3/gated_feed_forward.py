@@ -1,7 +1,9 @@
 """A gated feed-forward layer (SwiGLU): two projections, one through Swish, their product, and a projection back.
 
+Category: architecture.
 At the GPU sizes (8192 tokens, width 2048, hidden 5632): three products of 2 * 8192 * 2048 * 5632 = 1.9e11 operations
 each, 1.6 ms at 350 TFLOP/s (TF32). Swish and the gate's product move five times the 0.18 GB hidden tensor: 0.2 ms.
+Bound: 0.273 GB, 0.567 TFLOP.
 """
 
 import torch

@@ -1,8 +1,10 @@
 """A transformer's feed-forward block: layer normalisation, two linear layers with GELU between, and a residual.
 
+Category: architecture.
 At the GPU sizes (8192 tokens, width 2048, hidden 8192): two products of 2 * 8192 * 2048 * 8192 = 2.7e11 operations
 each, 1.6 ms at 350 TFLOP/s (TF32). GELU on the 0.27 GB hidden tensor, the normalisation and the residual move 0.9 GB:
 0.2 ms.
+Bound: 0.268 GB, 0.55 TFLOP.
 """
 
 import torch

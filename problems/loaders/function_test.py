@@ -1,0 +1,140 @@
+"""Files of a function and its test: the function, a line of `#`, and a test block that calls it and keeps the results.
+
+The problem's inputs are the calls that the test makes, recorded as it runs (in the sandbox, on the device in use, with
+the judge's seeds); its output is what the calls return. What a test prints or asserts does not count, nor what it does
+with the results, such as a backward pass. `ModelNew` takes the same calls; a submission may as well define the function
+itself, and then `ADAPTER` makes the calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kbenv.errors import ProblemNotFoundError
+from kbenv.problems.loaders import file
+from kbenv.problems.loaders.reduction import MODULE, PACK, UNPACK, indent, on_default_device
+from kbenv.problems.problem import Contract, Problem, defined_names
+
+_SEPARATOR = re.compile(r"^#{60,}[ \t]*$", re.MULTILINE)
+
+_ONE = '''
+class {model}(torch.nn.Module):
+    """Calls `{name}` once for each call of the set's own test."""
+
+    def forward(self, *calls):
+        """Each call is a list of positional arguments and a dict of named ones; returns the results in order."""
+        return [{name}(*_unpacked(positional), **_unpacked(named)) for positional, named in calls]
+'''
+_SEVERAL = '''
+class {model}(torch.nn.Module):
+    """Makes the calls of the set's own test."""
+
+    def forward(self, *calls):
+        """Each call is a function's name, a list of positional arguments and a dict of named ones."""
+        functions = {{{table}}}
+        return [functions[name](*_unpacked(positional), **_unpacked(named)) for name, positional, named in calls]
+'''
+_INPUTS = """
+def get_inputs():
+    calls = []
+
+    def record(name, function):
+        def recorded(*positional, **named):
+            calls.append({call})
+            return function(*positional, **named)
+
+        return recorded
+
+    with torch.enable_grad():
+        _test({recorders})
+    return calls
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def is_one(source: str) -> bool:
+    """Whether `source` has the separator of this format."""
+    return _SEPARATOR.search(source) is not None
+
+
+def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | None = None, **facts: Any) -> Problem:
+    """The problem in the file at `path`.
+
+    Args:
+        contract: what the set asks besides calls of a function; entry and adapter are filled in here.
+        modules: modules of the set's own that its tests import, by name.
+        facts: further fields of the problem.
+
+    Raises:
+        ProblemNotFoundError: the file cannot be read, has no separator, or its test calls none of its functions.
+    """
+    text = file.read_text(path)
+    match = _SEPARATOR.search(text)
+    if match is None:
+        raise ProblemNotFoundError(f"{path}: expected a function, a line of #, and a test; found no line of #")
+    reference, test = text[: match.start()].rstrip(), text[match.end() :]
+    functions = _entries(file.parse(reference, path), file.parse(test, path), path)
+    call, table = _model_text(functions)
+    adapter = UNPACK.lstrip() + "\n" + call.format(model="ModelNew", name=functions[0], table=table)
+    imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in text else ""
+    model = call.format(model="Model", name=functions[0], table=table)
+    shown = "\n\n".join(part.strip("\n") + "\n" for part in (reference, imports, UNPACK, model) if part)
+    parts = [shown, PACK, *_embedded(modules or {}), _test_text(test, functions), _inputs_text(functions)]
+    return file.from_source(
+        "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
+        path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),
+        contract=replace(contract, arguments="nested", weights="none", entry=functions[0], adapter=adapter), **facts,
+    )  # fmt: skip
+
+
+def _entries(reference: ast.Module, test: ast.Module, path: Path) -> list[str]:
+    """What the reference binds and the test calls: functions, in the order of their first call."""
+    bound = set(defined_names(reference.body)) - {
+        alias.asname or alias.name
+        for node in reference.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    read = [node.id for node in ast.walk(test) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    found = [name for name in dict.fromkeys(read) if name in bound]
+    classes = {node.name for node in reference.body if isinstance(node, ast.ClassDef)}
+    if constructed := sorted(classes & set(found)):
+        raise ProblemNotFoundError(f"{path}: the test uses the class {constructed[0]}; only functions can be called")
+    if not found:
+        raise ProblemNotFoundError(f"{path}: the test calls nothing that the file defines before the line of #")
+    return found
+
+
+def _model_text(functions: list[str]) -> tuple[str, str]:
+    """The template of the model's class, and its table of functions where there are several."""
+    return (_ONE if len(functions) == 1 else _SEVERAL), ", ".join(f'"{name}": {name}' for name in functions)
+
+
+def _test_text(test: str, functions: list[str]) -> str:
+    body = indent(on_default_device(test))
+    return f"def _test({', '.join(functions)}):\n{body}\n"
+
+
+def _inputs_text(functions: list[str]) -> str:
+    call = "[_packed(positional), _packed(named)]"
+    if len(functions) > 1:
+        call = "[name, _packed(positional), _packed(named)]"
+    return _INPUTS.format(call=call, recorders=", ".join(f'record("{name}", {name})' for name in functions))
+
+
+def _embedded(modules: dict[str, Path]) -> list[str]:
+    if not modules:
+        return []
+    calls = [f"_define_module({name!r}, {on_default_device(file.read_text(path))!r})" for name, path in modules.items()]
+    return [MODULE, "\n".join(calls)]
+
+
+def _with_stub(shown: str) -> str:
+    return f"{shown.rstrip()}\n\n\ndef get_init_inputs():\n    return []\n"

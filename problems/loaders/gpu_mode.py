@@ -1,0 +1,137 @@
+"""GPU MODE's competitions: a folder with `task.yml`, `reference.py` and `task.py` is "gpu-mode/<competition>/<task>".
+
+Tests are cases that are checked, benchmarks cases that are timed. `generate_input` gets a seed from the judge's draws
+in place of the one in the file. The set's licence (since June 2026) restricts training on it: it is for evaluation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kbenv.errors import ProblemNotFoundError
+from kbenv.problems.loaders import file
+from kbenv.problems.loaders.checkout import commit_of
+from kbenv.problems.loaders.reduction import MODULE, float_types, on_default_device, precision_of
+from kbenv.problems.loaders.yaml_file import read_yaml
+from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, defined_names
+
+PREFIX = "gpu-mode/"
+FORMAT = "GPU MODE: a folder with task.yml, reference.py (ref_kernel, generate_input, check_implementation) and task.py"
+LICENCE = "June 9 Researcher Reciprocity License 1.0"
+
+_ENTRY = "custom_kernel"
+_EXACT = re.compile(r"verbose_allequal")
+_WRITES = re.compile(r"^\s+(?:output|out|c|C|y)\[\s*(?:\.\.\.|:)\s*\] = |\.copy_\(", re.MULTILINE)
+_MODEL = '''
+class {model}(torch.nn.Module):
+    """Calls `{function}` with everything that `generate_input` made, as one argument."""
+
+    def forward(self, data):
+        return {function}(data)
+'''
+_INPUTS = """
+CASE = {{}}
+
+
+def get_inputs():
+    case = dict(CASE)
+    if "seed" in case:
+        case["seed"] = int(torch.randint(0, 2**31 - 1, (), device="cpu"))
+    return [generate_input(**case)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def recognises(folder: Path) -> bool:
+    """Whether `folder` is a checkout of this set, or one of its tasks."""
+    return next(folder.rglob("task.yml"), None) is not None
+
+
+def find(folder: Path) -> Mapping[str, Path]:
+    """Each task's file by its id."""
+    root = folder / "problems" if (folder / "problems").is_dir() else folder
+    found = {}
+    for path in sorted(root.rglob("task.yml")):
+        name = path.parent.relative_to(root).as_posix() if path.parent != root else folder.name
+        found[f"{PREFIX}{name}"] = path
+    return found
+
+
+def load(id: str, path: Path) -> Problem:
+    """The problem `id`, from its task file and the Python files that it names.
+
+    Raises:
+        ProblemNotFoundError: one of them cannot be read, or the reference lacks a function that the format wants.
+    """
+    task = read_yaml(path)
+    reference = file.read_text(path.with_name("reference.py"))
+    names = set(defined_names(file.parse(reference, path.with_name("reference.py")).body))
+    if missing := [name for name in ("ref_kernel", "generate_input") if name not in names]:
+        raise ProblemNotFoundError(f"{path.with_name('reference.py')}: defines no {missing[0]}")
+    cases = tuple(_cases(task, path))
+    types = float_types(reference) - {"float64"}
+    requires = sorted(set(re.findall(r"^\s*(?:from|import)\s+(aiter|triton|numpy)\b", reference, re.MULTILINE)))
+    text = on_default_device(reference)
+    shown = "\n\n".join(
+        [reference.strip(), "import torch", _MODEL.format(model="Model", function="ref_kernel").strip()]
+    )
+    parts = [
+        MODULE, *_modules(task, path), text, "import torch", _MODEL.format(model="Model", function="ref_kernel"),
+        _INPUTS.format(),
+    ]  # fmt: skip
+    return file.from_source(
+        "\n\n".join(part.strip("\n") + "\n" for part in parts), path=path, id=id, name=path.parent.name, level=None,
+        cases=cases, shown=f"{shown}\n\n\ndef get_init_inputs():\n    return []\n",
+        contract=Contract(
+            reference="function", arguments="nested", weights="none", dtype=precision_of(types) if types else None,
+            comparator=_comparator(reference), in_place=_WRITES.search(reference) is not None,
+            processes=max([1, *(int(case.constants["CASE"].get("world_size", 1)) for case in cases)]),
+            entry=_ENTRY, adapter="import torch\n\n\n" + _MODEL.format(model="ModelNew", function=_ENTRY).strip(),
+            requires=tuple(requires),
+        ),
+        origin=Origin(
+            "gpu-mode", "https://github.com/gpu-mode/reference-kernels", LICENCE, may_train=False,
+            version=commit_of(path.parent),
+        ),
+    )  # fmt: skip
+
+
+def _cases(task: Mapping[str, Any], path: Path) -> list[Case]:
+    cases: list[Case] = []
+    for role, key in (("public", "tests"), ("perf", "benchmarks")):
+        for values in task.get(key) or []:
+            if not isinstance(values, dict):
+                raise ProblemNotFoundError(f"{path}: {key} must be a list of {{name: value}}; found {values!r:.60}")
+            name = f"{key.removesuffix('s')}-{sum(case.name.startswith(key[:4]) for case in cases)}"
+            cases.append(Case(name, "perf" if role == "perf" else "public", {"CASE": values}))
+    if not cases:
+        raise ProblemNotFoundError(f"{path}: expected tests or benchmarks, found neither")
+    return cases
+
+
+def _comparator(reference: str) -> Comparator:
+    """`make_match_reference` compares every element; whatever else a reference defines is a checker of its own."""
+    if _EXACT.search(reference):
+        return Comparator("exact")
+    match = re.search(r"make_match_reference\(ref_kernel(.*?)\)", reference)
+    if match is None:
+        return Comparator("custom")
+    return Comparator("allclose", {name: float(value) for name, value in re.findall(r"(\w+)=([-\d.e]+)", match[1])})
+
+
+def _modules(task: Mapping[str, Any], path: Path) -> list[str]:
+    """The Python files that the reference may import, as modules of their own."""
+    found = []
+    for entry in task.get("files") or []:
+        name, source = str(entry.get("name", "")), str(entry.get("source", ""))
+        if name.endswith(".py") and name.removesuffix(".py") in ("task", "utils") and "@" not in source:
+            text = file.read_text((path.parent / source).resolve())
+            found.append(f"_define_module({name.removesuffix('.py')!r}, {on_default_device(text)!r})")
+    # `utils` first: `task` may import it.
+    return sorted(found, key=lambda line: "'utils'" not in line)

@@ -1,0 +1,104 @@
+"""KernelBench-Hard: a folder with `problem.yaml`, `reference.py` and `shapes.py` is "kernelbench-hard/<folder>".
+
+The shapes are cases: each sets module constants of the reference, whose names they match up to upper and lower case.
+The set's own submissions define `Model`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kbenv.errors import ProblemNotFoundError
+from kbenv.problems.loaders import file
+from kbenv.problems.loaders.checkout import commit_of
+from kbenv.problems.loaders.reduction import float_types, precision_of
+from kbenv.problems.loaders.yaml_file import read_yaml
+from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, constant_assignments
+
+PREFIX = "kernelbench-hard/"
+FORMAT = "KernelBench-Hard: a folder with problem.yaml, reference.py and shapes.py (SHAPES)"
+
+_HINTS = {"flops_formula": "flops", "bytes_formula": "bytes"}
+
+
+def recognises(folder: Path) -> bool:
+    """Whether `folder` is a checkout of this set, or one of its problems."""
+    return next(folder.rglob("problem.yaml"), None) is not None
+
+
+def find(folder: Path) -> Mapping[str, Path]:
+    """Each problem's file by its id; folders that hold no reference yet are left out."""
+    return {
+        f"{PREFIX}{path.parent.name}": path
+        for path in sorted(folder.rglob("problem.yaml"))
+        if path.with_name("reference.py").is_file()
+    }
+
+
+def load(id: str, path: Path) -> Problem:
+    """The problem `id`, from its three files. Raises ProblemNotFoundError where one of them cannot be read."""
+    facts = read_yaml(path)
+    source = path.with_name("reference.py")
+    text = file.read_text(source)
+    requires = sorted(set(re.findall(r"^(?:from|import)\s+(einops|triton)\b", text, re.MULTILINE)))
+    # Indices of equal values may differ, which the set's own check allows and comparing values does not.
+    lenient = "indices" in (facts.get("display_name") or "").lower() or "top-k" in str(facts.get("name", "")).lower()
+    return file.from_source(
+        text, path=source, id=id, name=str(facts.get("display_name") or path.parent.name), level=None,
+        category=facts.get("regime"),
+        cases=tuple(_cases(path.with_name("shapes.py"), file.parse(text, source), source)),
+        origin=Origin(
+            "kernelbench-hard", "https://github.com/Infatoshi/KernelBench-Hard", "MIT", version=commit_of(path.parent)
+        ),
+        contract=Contract(
+            weights="state_dict", dtype=_dtype(text), entry="Model", adapter="ModelNew = Model",
+            comparator=Comparator("custom" if lenient else "allclose", _tolerances(facts)), requires=tuple(requires),
+        ),
+        hints={name: facts[key] for key, name in _HINTS.items() if key in facts},
+    )  # fmt: skip
+
+
+def _tolerances(facts: Mapping[str, Any]) -> dict[str, float]:
+    """By type; where a type has an absolute and a relative one, the larger."""
+    found = {}
+    for name, value in (facts.get("tolerance") or {}).items():
+        found[str(name)] = max(map(float, value.values())) if isinstance(value, dict) else float(value)
+    return found
+
+
+def _dtype(text: str) -> Any:
+    """Of what the reference draws and keeps: what it calculates in is its own affair."""
+    tree = ast.parse(text)
+    kept = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "__init__")
+    ]
+    types = float_types("\n".join(kept))
+    return precision_of(types) if types else None
+
+
+def _cases(path: Path, reference: ast.Module, source: Path) -> list[Case]:
+    shapes: Any = None
+    for name, statement in constant_assignments(file.parse(file.read_text(path), path)):
+        if name == "SHAPES" and statement.value is not None:
+            try:
+                shapes = ast.literal_eval(statement.value)
+            except ValueError as e:
+                raise ProblemNotFoundError(f"{path}: SHAPES must be a literal: {e}") from e
+    if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, dict) for shape in shapes):
+        raise ProblemNotFoundError(f"{path}: expected SHAPES, a list of {{name: size}}")
+    constants = {name.lower(): name for name, _ in constant_assignments(reference)}
+    cases = []
+    for index, shape in enumerate(shapes):
+        sizes = {constants[name.lower()]: size for name, size in shape.items() if name.lower() in constants}
+        # What else is set in a shape steers the set's own check: with it the case would be another one.
+        if not any(value for name, value in shape.items() if name.lower() not in constants):
+            cases.append(Case(str(index), "perf", sizes))
+    if not cases:
+        raise ProblemNotFoundError(f"{source}: no shape in {path.name} sets constants of the reference alone")
+    return cases

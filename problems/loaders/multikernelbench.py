@@ -1,0 +1,96 @@
+"""MultiKernelBench: `reference/<category>/<name>.py` is the problem "multikernelbench/<category>/<name>".
+
+Most are plain KernelBench files. The tasks for NPUs have `get_input_groups` and a file of JSON lines beside them, one a
+case: the source made here holds those lines, and draws the group of the case that is in place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+
+from kbenv.errors import ProblemNotFoundError
+from kbenv.problems.loaders import file
+from kbenv.problems.loaders.checkout import commit_of
+from kbenv.problems.loaders.reduction import float_types, precision_of
+from kbenv.problems.problem import Case, Contract, Origin, Problem
+
+PREFIX = "multikernelbench/"
+FORMAT = "MultiKernelBench: reference/<category>/<name>.py, with get_inputs, or get_input_groups and <name>.json"
+
+_URL = "https://github.com/wzzll123/MultiKernelBench"
+_GROUPS = "get_input_groups"
+_TIMED_ELEMENTS = 2**28  # a case of more takes minutes to draw
+_MACHINERY = '''
+import io
+
+CASE = 0
+_LINES = [
+{lines}
+]
+
+
+def open(path, *_, **__):
+    """The lines of the case in place. Groups with odd numbers are drawn in another way, hence the line before."""
+    return io.StringIO("\\n".join(_LINES[CASE - CASE % 2 : CASE + 1]))
+
+
+def get_inputs():
+    return get_input_groups()[-1]
+'''
+
+
+def recognises(folder: Path) -> bool:
+    """Whether `folder` is a checkout of this set."""
+    return (folder / "dataset.py").is_file() and next(folder.glob("reference/*/*.py"), None) is not None
+
+
+def find(folder: Path) -> Mapping[str, Path]:
+    """Each problem's file by its id."""
+    return {
+        f"{PREFIX}{path.parent.name}/{path.stem}": path for path in sorted(folder.glob("reference/*/[!_]*.py"))
+    }  # fmt: skip
+
+
+def load(id: str, path: Path) -> Problem:
+    """The problem `id`, from its file, and its cases' file where there is one. Raises as `file.read`."""
+    text = file.read_text(path)
+    category = path.parent.name
+    level = re.fullmatch(r"npukernelbench_level(\d+)", category)
+    cases: tuple[Case, ...] = ()
+    contract, shown = Contract(), None
+    if f"def {_GROUPS}(" in text and "def get_inputs(" not in text:
+        lines = _case_lines(path.with_suffix(".json"))
+        cases = tuple(_cases(lines))
+        shown, text = text, text.rstrip() + "\n\n" + _MACHINERY.format(lines="\n".join(f"    {x!r}," for x in lines))
+    elif types := float_types(text) - {"float32"}:
+        contract = Contract(dtype=precision_of(types))
+    return file.from_source(
+        text, path=path, id=id, name=path.stem, level=int(level[1]) if level else None, category=category,
+        cases=cases if len(cases) > 1 else (), contract=contract, shown=shown,
+        origin=Origin("multikernelbench", _URL, "MIT", version=commit_of(path.parent)),
+    )  # fmt: skip
+
+
+def _case_lines(path: Path) -> list[str]:
+    lines = [line for line in file.read_text(path).split("\n") if line.strip()]
+    try:
+        for line in lines:
+            json.loads(line)["inputs"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise ProblemNotFoundError(f"{path}: expected JSON lines with `inputs`: {e}") from e
+    return lines
+
+
+def _cases(lines: list[str]) -> Iterator[Case]:
+    """One a line; the largest that can be drawn in good time is timed, the others are checked."""
+    tensors = [[item for item in json.loads(line)["inputs"] if isinstance(item.get("shape"), list)] for line in lines]
+    sizes = [sum(prod(item["shape"]) for item in items) for items in tensors]
+    timed = max((size, index) for index, size in enumerate(sizes) if size <= max(_TIMED_ELEMENTS, min(sizes)))[1]
+    for index, items in enumerate(tensors):
+        floats = {item["dtype"] for item in items if "float" in item.get("dtype", "")}
+        dtype = precision_of(floats) if floats else None
+        yield Case(str(index), "perf" if index == timed else "public", {"CASE": index}, dtype)

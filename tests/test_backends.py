@@ -1,0 +1,84 @@
+"""A backend is one declaration: it is recognised, worded and looked for by that alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from kbenv import doctor
+from kbenv.backends import BACKENDS, NO_BACKEND, Backend, Requirement, backend_names, backends_for, find_backend
+from kbenv.prompts import render
+from kbenv.provenance import custom_kernel_evidence, detect_backend
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = {
+    "cute": "import cutlass\nimport cutlass.cute as cute\n\n@cute.kernel\ndef add(a):\n    pass\n",
+    "tilelang": "import tilelang\n\n@tilelang.jit\ndef add(a):\n    pass\n",
+    "helion": "import helion\nimport helion.language as hl\n\n@helion.kernel()\ndef add(a):\n    pass\n",
+    "thunderkittens": 'CODE = """\n#include "kittens.cuh"\n__global__ void add() {}\n"""\n',
+    "hip": 'CODE = """\n#include <hip/hip_runtime.h>\n__global__ void add() {}\n"""\n',
+    "sycl": 'CODE = """\n#include <sycl/sycl.hpp>\n"""\n',
+    "pallas": "from jax.experimental import pallas as pl\n\ny = pl.pallas_call(f)\n",
+    "ascendc": 'CODE = """\n#include "kernel_operator.h"\n"""\n',
+    "cuda_raw": 'import torch\n\nadd = torch.cuda._compile_kernel("__global__ void add() {}", "add")\n',
+    "cuda": 'load_inline("add", cpp_sources="", cuda_sources="__global__ void add() {}")\n',
+    "triton": "import triton\n\n@triton.jit\ndef add(a):\n    pass\n",
+    "numba": "from numba import njit\n\n@njit\ndef add(a):\n    pass\n",
+    "cpp": 'load_inline("add", cpp_sources="void add() {}")\n',
+    "c": 'import ctypes\n\nadd = ctypes.CDLL("./add.so").add\n',
+}
+
+
+def test_every_backend_is_recognised_by_its_own_declaration() -> None:
+    assert set(SOURCES) == set(backend_names())
+    for name, source in SOURCES.items():
+        assert detect_backend(source) == name
+        assert name in custom_kernel_evidence(source)
+    assert detect_backend("import torch\ny = torch.relu(x)\n") == NO_BACKEND
+
+
+@pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend.imports], ids=lambda b: b.name)
+def test_a_word_of_a_language_that_is_not_imported_is_no_evidence(backend: Backend) -> None:
+    lines = SOURCES[backend.name].splitlines()
+    body = "\n".join(line for line in lines if not line.startswith(("import", "from")))
+    assert backend.name not in custom_kernel_evidence(body)
+
+
+def test_names_are_unique_and_each_has_words_for_a_prompt() -> None:
+    assert len(set(backend_names())) == len(BACKENDS)
+    for backend in BACKENDS:
+        assert len(render(backend.snippet).strip()) > 5
+        assert find_backend(backend.name) is backend
+    assert find_backend("torch") is None
+
+
+def test_only_what_has_been_judged_is_proven() -> None:
+    assert [backend.name for backend in backends_for("cuda:1")] == ["cuda_raw", "cuda", "triton"]
+    assert [backend.name for backend in backends_for("cpu")] == ["cpp", "c"]
+
+
+def test_the_doctor_says_what_a_backend_needs() -> None:
+    lacking = Backend(
+        "none", "None", "cpu", "cpu", (), "never",
+        needs=(Requirement(programs=("no-such-program", "nor-this"), advice="install it"),
+               Requirement(package="no-such-package", advice="install that"), Requirement(package="pytest")),
+    )  # fmt: skip
+    finding = doctor.check_backend(lacking)
+    assert (finding.name, finding.state) == ("backend none", "optional")
+    assert "declared only" in finding.found
+    assert finding.found.endswith("; lacks no-such-program or nor-this, no-such-package")
+    assert finding.advice == "install it; install that"
+    assert doctor.check_backend(Backend("some", "Some", "cpu", "cpu", (), "now", proven="CPU")).state == "ok"
+
+
+def test_no_backend_s_name_is_compared_outside_of_its_declaration() -> None:
+    names = {*backend_names()} - {"c", "cuda"}  # "cuda" is a kind of device as well, "c" any letter
+    found = []
+    for path in [*ROOT.glob("kbenv/**/*.py"), *ROOT.glob("agents/*.py"), *ROOT.glob("problems/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
+                found += [f"{path}:{node.lineno}" for word in words if isinstance(word, str) and word in names]
+    assert found == []

@@ -1,0 +1,752 @@
+"""Every format that problems come in is read from a small checkout of our own, and becomes a plain source that runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from kbenv.cli import main
+from kbenv.env import SingleTurnEnv
+from kbenv.errors import (
+    ProblemExcludedError,
+    ProblemNotFoundError,
+    ProblemUnjudgedError,
+    TrainingForbiddenError,
+    UsageError,
+)
+from kbenv.evaluator import Evaluator
+from kbenv.problems import Problem, import_problems, list_problems, load_problem
+from kbenv.problems.loaders import FORMATS, kernelbench, kernelbench_verified, recognise
+from kbenv.problems.problem import Case, Comparator, Contract
+
+PLAIN = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+batch_size = 4
+dim = 393216
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+FUNCTION = '''\
+import torch
+
+
+def scale(input, factor=2.0, *, dtype=None):
+    """Scales."""
+    result = input * factor
+    return result if dtype is None else result.to(dtype)
+
+'''
+TEST = """
+
+import torch
+from data_utils import some
+
+def test_scale():
+    results = {}
+    torch.manual_seed(0)
+    x = torch.tensor([1.0, 2.0], device="cuda")
+    results["one"] = scale(x)
+    results["two"] = scale(some((3,)), factor=3.0, dtype=torch.float64)
+    results["three"] = scale(torch.ones(2).cuda(), -1)
+    return results
+
+test_results = test_scale()
+"""
+SEPARATOR = "#" * 146 + "\n"
+DATA_UTILS = "import torch\n\n\ndef some(shape, device='cuda'):\n    return torch.randn(*shape, device=device)\n"
+
+
+def write(path: Path, text: str | dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    return path
+
+
+def run(problem: Problem, submission: str | None = None) -> tuple[list[Any], list[torch.Tensor]]:
+    """Inputs and outputs of the reference, or of a submission that is completed as the evaluator does."""
+    namespace: dict[str, Any] = {"__name__": "problem", "__file__": "problem.py"}
+    exec(problem.source_for("cpu"), namespace)
+    torch.manual_seed(0)
+    wanted = namespace["get_init_inputs"]()
+    inputs = namespace["get_inputs"]()
+    model = namespace["Model"]
+    if submission is not None:
+        answer: dict[str, Any] = {"__name__": "submission"}
+        exec(problem.complete(submission), answer)
+        model = answer["ModelNew"]
+    with torch.no_grad():
+        built = model(**wanted) if isinstance(wanted, dict) else model(*wanted)
+        return inputs, tree_leaves(built(*inputs))
+
+
+def only(folder: Path) -> Problem:
+    """The one problem of a folder, which nothing in it is refused."""
+    _, problems, refused = import_problems(folder)
+    assert refused == []
+    (problem,) = problems
+    return problem
+
+
+# -- KernelBench and its kin ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "version"), [("16384", "v0"), ("393216", "v0.1"), ("7", None)])
+def test_a_checkout_s_version_is_told_by_its_sizes(tmp_path: Path, width: str, version: str | None) -> None:
+    write(tmp_path / "KernelBench" / "level1" / "19_ReLU.py", PLAIN.replace("393216", width))
+    origin = load_problem("kernelbench/level1/19", problems_dir=tmp_path).origin
+    assert origin is not None
+    assert (origin.name, origin.licence, origin.version) == ("kernelbench", "MIT", version)
+
+
+def test_the_commit_of_a_checkout_is_read_from_its_files(tmp_path: Path) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    write(tmp_path / "level1" / "19_ReLU.py", PLAIN)
+    write(tmp_path / ".git" / "HEAD", "ref: refs/heads/main\n")
+    write(tmp_path / ".git" / "packed-refs", f"# pack-refs\n{commit} refs/heads/main\n")
+    origin = load_problem("kernelbench/level1/19", problems_dir=tmp_path).origin
+    assert origin is not None
+    assert origin.version == f"v0.1 {commit}"
+
+
+def test_inputs_that_give_an_answer_away_are_not_shown(tmp_path: Path) -> None:
+    for name in ("level1/90_cumprod.py", "level1/91_other.py"):
+        write(tmp_path / name, PLAIN)
+    blind, full = (load_problem(f"kernelbench/level1/{n}", problems_dir=tmp_path) for n in (90, 91))
+    assert (blind.view, full.view) == ("blind", "full")
+    assert "def get_inputs" not in blind.source_shown("cpu")
+    assert "def get_init_inputs" in blind.source_shown("cpu")
+    assert "def get_inputs" in full.source_shown("cpu")
+    assert "def get_inputs" in blind.source_shown("cpu", "full")
+    assert "def get_inputs" in blind.source_for("cpu")
+
+
+LEVEL_4 = """\
+import torch
+from transformers import AutoModelForCausalLM, AutoConfig
+
+class Model(torch.nn.Module):
+    def __init__(self, model_name, config):
+        super().__init__()
+        self.model_name = model_name
+        self.config = config
+        self.model = AutoModelForCausalLM.from_pretrained(self.model_name, config=self.config)
+
+model_name = "gpt2"
+config = AutoConfig.from_pretrained(model_name)
+
+def get_inputs():
+    return []
+
+def get_init_inputs():
+    return [model_name, config]
+"""
+
+
+def test_level_4_asks_no_hub(tmp_path: Path) -> None:
+    write(tmp_path / "level4" / "7_gpt2.py", LEVEL_4)
+    problem = load_problem("kernelbench/level4/7", problems_dir=tmp_path)
+    assert "from_pretrained" not in problem.source
+    assert "AutoConfig.for_model(**{'model_type': 'gpt2'})" in problem.source
+    assert problem.contract.requires == ("transformers",)
+    assert "from_pretrained" in load_problem(str(tmp_path / "level4" / "7_gpt2.py")).source
+    write(tmp_path / "level4" / "8_other.py", LEVEL_4.replace('"gpt2"', '"some/model"'))
+    with pytest.raises(ProblemNotFoundError, match="asks a hub for some/model; known are"):
+        load_problem("kernelbench/level4/8", problems_dir=tmp_path)
+
+
+HIDDEN = '''\
+"""
+  D1: original (factor=1.0)
+
+Filtered (reference model produced error or NaN/Inf):
+  D2 (x3 large magnitude): reference output contains NaN/Inf
+"""
+
+
+def get_hidden_inputs():
+    """Returns configs."""
+    configs = []
+    # D1: original (as-is)
+    configs.append(_get_inputs())
+    # D3: x0.01 near-zero
+    configs.append(_scale(_get_inputs(), 0.01))
+    # D4: x-1 negated
+    configs.append(_scale(_get_inputs(), -1.0))
+    # D5: structured targets
+    d5 = _get_inputs()
+    configs.append(d5)
+    return configs
+'''
+
+
+def test_hidden_inputs_of_the_verified_set_are_read_beside_its_problems(tmp_path: Path) -> None:
+    write(tmp_path / "KernelBench" / "level1" / "100_HingeLoss.py", PLAIN)
+    write(tmp_path / "hidden_tests" / "level1" / "100_hidden.py", HIDDEN)
+    assert recognise(tmp_path) is kernelbench_verified
+    write(tmp_path / "stripped_prompts" / "100_HingeLoss_prompt.py", "# what is shown\n")
+    problem = only(tmp_path)
+    assert problem.id == "kernelbench-verified/level1/100"
+    assert problem.source_shown("cuda") == "# what is shown\n"
+    assert problem.dropped == {"D2": "reference output contains NaN/Inf"}
+    assert problem.tags == ("hidden:D5",)
+    assert kernelbench_verified.hidden_inputs(HIDDEN) == {"D1": 1.0, "D3": 0.01, "D4": -1.0, "D5": None}
+
+
+def test_what_is_excluded_in_one_set_is_excluded_where_another_repeats_it(tmp_path: Path) -> None:
+    write(tmp_path / "KernelBench" / "level2" / "23_Conv.py", PLAIN)
+    (tmp_path / "hidden_tests").mkdir()
+    with pytest.raises(ProblemExcludedError, match=r"kernelbench-verified/level2/23 is excluded .*constant"):
+        Evaluator(protocol="verified", device="cpu", sandbox="process").evaluate(only(tmp_path), "")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {"code": PLAIN, "level": 1, "name": "19_ReLU", "problem_id": 19},
+        {"code": PLAIN, "level": 1, "name": "90_cumprod", "problem_id": 90},
+    ]
+    if suffix == "parquet":
+        pyarrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "level_1-00000-of-00001.parquet")
+    else:
+        write(tmp_path / "level_1.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    _, problems, refused = import_problems(tmp_path)
+    assert refused == []
+    assert [problem.id for problem in problems] == ["kernelbench/level1/19", "kernelbench/level1/90"]
+    assert [problem.name for problem in problems] == ["ReLU", "cumprod"]
+    assert problems[1].view == "blind"
+    assert problems[1].dropped == {"D2": "overflows"}
+    assert run(problems[0])[1][0].shape == (4, 8)
+
+
+def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", '{"code": "", "level": 1, "name": "", "problem_id": 1}\n{"code": ""}\n')
+    with pytest.raises(ProblemNotFoundError, match="found no level"):
+        import_problems(tmp_path)
+
+
+# -- functions with a test --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kernelbench_x(tmp_path: Path) -> Path:
+    write(tmp_path / "data" / "kernelbenchx" / "Quantization" / "scale.py", FUNCTION + SEPARATOR + TEST)
+    write(tmp_path / "utils" / "data_utils.py", DATA_UTILS)
+    return tmp_path
+
+
+def test_a_function_s_problem_makes_the_calls_of_its_test(kernelbench_x: Path) -> None:
+    problem = only(kernelbench_x)
+    assert (problem.id, problem.category) == ("kernelbench-x/Quantization/scale", "quantization")
+    inputs, outputs = run(problem)
+    assert [len(positional) for positional, _ in inputs] == [1, 1, 2]
+    assert [output.dtype for output in outputs] == [torch.float32, torch.float64, torch.float32]
+    assert torch.equal(outputs[0], torch.tensor([2.0, 4.0]))
+    assert torch.equal(outputs[1], (inputs[1][0][0] * 3.0).double())
+    assert torch.equal(outputs[2], torch.tensor([-1.0, -1.0]))
+
+
+def test_a_test_s_own_seed_does_not_fix_the_draws(kernelbench_x: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "problem"}
+    exec(only(kernelbench_x).source, namespace)
+    draws = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        draws.append(namespace["get_inputs"]()[1][0][0])
+    assert not torch.equal(*draws)
+
+
+def test_the_prompt_shows_the_function_and_not_its_test(kernelbench_x: Path) -> None:
+    shown = only(kernelbench_x).source_shown("cuda")
+    assert "def scale(input" in shown
+    assert "class Model" in shown
+    assert "test_scale" not in shown
+    assert "_packed" not in shown
+
+
+def test_a_submission_may_define_the_function_or_the_module(kernelbench_x: Path) -> None:
+    problem = only(kernelbench_x)
+    expected = run(problem)[1]
+    function = "import torch\n\n\ndef scale(input, factor=2.0, *, dtype=None):\n    return (factor * input).to(dtype)\n"
+    module = problem.source.replace("class Model(", "class ModelNew(")
+    for submission in (function.replace(".to(dtype)", ".to(dtype or torch.float32)"), module):
+        assert all(torch.equal(a, b) for a, b in zip(run(problem, submission)[1], expected, strict=True))
+    assert problem.complete(module) == module
+    assert problem.complete("not python (") == "not python ("
+
+
+def test_thresholds_and_index_of_the_set_are_kept(kernelbench_x: Path) -> None:
+    entry = {"file": "Quantization/scale.py", "precision_thresholds": {"cosine_sim": 0.9}, "difficulty": "3"}
+    write(kernelbench_x / "data" / "kernelbenchx_v1.json", json.dumps([entry]))
+    write(kernelbench_x / "data" / "kernelbenchx" / "Math" / "unlisted.py", FUNCTION + SEPARATOR + TEST)
+    problem = only(kernelbench_x)
+    assert problem.contract.comparator == Comparator("metrics", {"cosine_sim": 0.9})
+    assert problem.tags == ("difficulty:3",)
+    assert "cosine similarity" in str(problem.why_unjudged("fp32"))
+
+
+def test_tritonbench_has_two_parts_and_wants_triton(tmp_path: Path) -> None:
+    two = FUNCTION + "\n\ndef half(x):\n    return x / 2\n" + SEPARATOR
+    test = "import torch\nfor width in (1, 2):\n    scale(torch.ones(width))\nhalf(x=torch.ones(3))\n"
+    write(tmp_path / "data" / "TritonBench_T_v1" / "scale.py", two + test)
+    write(tmp_path / "data" / "TritonBench_G_v1" / "kernel.py", two + test)
+    _, problems, _ = import_problems(tmp_path)
+    assert [problem.id for problem in problems] == ["tritonbench/t/scale", "tritonbench/g/kernel"]
+    assert {problem.contract.backends for problem in problems} == {("triton",)}
+    assert [output.tolist() for output in run(problems[0])[1]] == [[2.0], [2.0, 2.0], [0.5, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (FUNCTION + SEPARATOR + "print(1)\n", "calls nothing that the file defines"),
+        ("class Layer:\n    pass\n" + SEPARATOR + "Layer()\n", "uses the class Layer"),
+        (FUNCTION, "found no line of #"),
+        (FUNCTION + SEPARATOR + "def (\n", "not valid Python"),
+    ],
+)
+def test_what_is_no_function_with_a_test_is_refused(tmp_path: Path, source: str, says: str) -> None:
+    write(tmp_path / "data" / "TritonBench_T_v1" / "a.py", source)
+    _, problems, refused = import_problems(tmp_path)
+    assert problems == []
+    assert says in refused[0]
+
+
+# -- sets with settings -----------------------------------------------------------------------------------------------
+
+ROBUST = """\
+import torch
+import torch.nn as nn
+
+
+def forward_fn(x, weight):
+    return x * weight
+
+
+class Model(nn.Module):
+    def __init__(self, width: int = 4, init: float = 1.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((width,), init))
+
+    def forward(self, x, fn=forward_fn):
+        return fn(x, self.weight)
+
+
+def get_inputs(rows: int = 2, width: int = 4):
+    return [torch.randn(rows, width, requires_grad=True)]
+"""
+SETTINGS = {
+    "single_input_configs": [{"rows": 8}], "single_init_configs": [{"init": 2.0}],
+    "single_shared_configs": [{"width": 3}],
+    "multi_input_configs": [{"rows": 8}, {"rows": 5}], "multi_init_configs": [{"init": 2.0}],
+    "multi_shared_configs": [{"width": 3}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def robust(tmp_path: Path) -> Path:
+    for direction in ("forward", "backward"):
+        write(tmp_path / "tasks" / "scale" / f"func_{direction}.py", ROBUST)
+        write(tmp_path / "tasks" / "scale" / f"config_{direction}.json", SETTINGS)
+    return tmp_path
+
+
+def test_settings_are_cases_of_which_the_single_one_is_timed(robust: Path) -> None:
+    problem = load_problem("robust-kbench/scale", problems_dir=robust)
+    assert [(case.name, case.role) for case in problem.cases] == [("0", "perf"), ("1", "public")]
+    inputs, (output,) = run(problem.for_case("1"))
+    assert inputs[0].shape == (5, 3)
+    assert torch.equal(output, 2.0 * inputs[0])
+    assert run(problem)[0][0].shape == (8, 3)
+
+
+def test_a_backward_task_returns_the_gradients(robust: Path) -> None:
+    problem = load_problem("robust-kbench/scale/backward#0", problems_dir=robust)
+    assert problem.contract.reference == "backward"
+    (gradient, x), (of_x, of_weight) = run(problem)
+    assert torch.allclose(of_x, 2.0 * gradient)
+    assert torch.allclose(of_weight, (gradient * x).sum(dim=0))
+
+
+NPU = """\
+import torch
+import torch.nn as nn
+import json
+import os
+
+
+class Model(nn.Module):
+    def forward(self, x, alpha):
+        return x * alpha
+
+
+def get_input_groups():
+    path = os.path.join(os.path.dirname(__file__), "scale.json")
+    with open(path, "r") as f:
+        cases = [json.loads(line) for line in f if line.strip()]
+    groups = []
+    for index, case in enumerate(cases):
+        x, alpha = case["inputs"]
+        draw = torch.zeros if index % 2 else torch.ones
+        groups.append([draw(x["shape"], dtype=getattr(torch, x["dtype"])), alpha["value"]])
+    return groups
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_groups_of_inputs_are_cases_that_need_no_file(tmp_path: Path) -> None:
+    write(tmp_path / "dataset.py", "")
+    lines = [
+        {"inputs": [{"name": "x", "dtype": dtype, "shape": shape}, {"name": "alpha", "value": alpha}]}
+        for dtype, shape, alpha in (("float32", [2], 2), ("bfloat16", [3, 1], 3), ("float32", [40], 4))
+    ]
+    folder = tmp_path / "reference" / "npukernelbench_level2"
+    write(folder / "scale.py", NPU)
+    write(folder / "scale.json", "".join(json.dumps(line) + "\n" for line in lines))
+    write(tmp_path / "reference" / "activation" / "plain.py", PLAIN)
+    problem = load_problem("multikernelbench/npukernelbench_level2/scale", problems_dir=tmp_path)
+    assert [case.role for case in problem.cases] == ["public", "public", "perf"]
+    assert (problem.level, problem.category) == (2, "npukernelbench_level2")
+    outputs = [run(problem.for_case(str(index)))[1][0] for index in range(3)]
+    assert [output.tolist() for output in outputs] == [[2.0, 2.0], [[0.0], [0.0], [0.0]], [4.0] * 40]
+    assert outputs[1].dtype == torch.bfloat16
+    assert "--precision bf16" in str(problem.for_case("1").why_unjudged("fp32"))
+    assert problem.for_case("1").why_unjudged("bf16") is None
+    assert "_LINES" not in problem.source_shown("cuda")
+    assert load_problem("multikernelbench/activation/plain", problems_dir=tmp_path).contract == Contract()
+
+
+DEFINITION = {
+    "name": "scaled_add",
+    "op_type": "elementwise",
+    "axes": {
+        "rows": {"type": "var"}, "columns": {"type": "const", "value": 6},
+        "half": {"type": "expr", "expression": "columns // 2"},
+    },
+    "inputs": {
+        "x": {"shape": ["rows", "columns"], "dtype": "float32"}, "i": {"shape": ["rows"], "dtype": "int32"},
+        "alpha": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"y": {"shape": ["rows", "half"], "dtype": "float32"}},
+    "reference": "import torch\n\ndef run(x, i, alpha):\n    return x[:, : x.shape[1] // 2] * alpha + i.unsqueeze(1)\n",
+}  # fmt: skip
+
+
+def workload(rows: int, kind: str = "random") -> str:
+    inputs = {"x": {"type": kind, "path": "a", "tensor_key": "x"}, "i": {"type": "random"}}
+    tolerance = {"max_atol": 0.01, "required_matched_ratio": 0.99, "max_error_cap": None}
+    return json.dumps({
+        "axes": {"rows": rows}, "inputs": {**inputs, "alpha": {"type": "scalar", "value": 2.0}}, "uuid": "u",
+        "tolerance": tolerance,
+    })  # fmt: skip
+
+
+def sol_execbench(folder: Path) -> str:
+    write(folder / "scaled_add" / "definition.json", DEFINITION)
+    write(folder / "scaled_add" / "workload.jsonl", f"{workload(3)}\n{workload(5)}\n{workload(9, 'safetensors')}\n")
+    return "sol-execbench/scaled_add"
+
+
+def flashinfer_bench(folder: Path) -> str:
+    write(folder / "definitions" / "add" / "scaled_add.json", DEFINITION)
+    lines = [json.dumps({"workload": json.loads(workload(rows)), "definition": "scaled_add"}) for rows in (3, 5)]
+    write(folder / "workloads" / "add" / "scaled_add.jsonl", "\n".join(lines))
+    return "flashinfer-bench/scaled_add"
+
+
+@pytest.mark.parametrize("make", [sol_execbench, flashinfer_bench])
+def test_a_definition_s_workloads_are_cases(tmp_path: Path, make: Callable[[Path], str]) -> None:
+    id = make(tmp_path)
+    problem = only(tmp_path)
+    assert problem.id == id
+    assert [case.constants for case in problem.cases] == [{"rows": 3, "alpha": 2.0}, {"rows": 5, "alpha": 2.0}]
+    assert problem.contract.comparator.kind == "matched"
+    assert problem.contract.outputs[0].shape == ("rows", "half")
+    (x, i, alpha), (output,) = run(problem.for_case("0"))
+    assert alpha == 2.0
+    assert torch.equal(output, x[:, :3] * 2.0 + i.unsqueeze(1))
+    returning = "def run(x, i, alpha):\n    return x[:, :3] * alpha + i.unsqueeze(1)\n"
+    writing = "def run(x, i, alpha, y):\n    y.copy_(x[:, :3] * alpha + i.unsqueeze(1))\n"
+    for submission in (returning, writing):
+        assert torch.equal(run(problem.for_case("0"), submission)[1][0], output)
+
+
+def test_a_definition_may_draw_its_own_inputs(tmp_path: Path) -> None:
+    id = sol_execbench(tmp_path)
+    drawing = (
+        "\ndef draw(axes, device):\n    x = torch.full((axes['rows'], axes['columns']), axes['half'] * axes['alpha'])\n"
+        "    return {'x': x, 'alpha': 1.0, 'i': torch.zeros(axes['rows'], dtype=torch.int32)}\n"
+    )
+    changed = {"custom_inputs_entrypoint": "draw", "reference": str(DEFINITION["reference"]) + drawing}
+    write(tmp_path / "scaled_add" / "definition.json", DEFINITION | changed)
+    assert run(load_problem(f"{id}#1", problems_dir=tmp_path))[1][0].unique().tolist() == [6.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"reference": "def other(): ..."}, "defines no run"),
+        ({"axes": 3}, "axes: "),
+        ({"custom_inputs_entrypoint": "none"}, "defines no none"),
+    ],
+)
+def test_a_broken_definition_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    sol_execbench(tmp_path)
+    write(tmp_path / "scaled_add" / "definition.json", DEFINITION | change)
+    assert says in import_problems(tmp_path)[2][0]
+
+
+def test_workloads_whose_tensors_lie_elsewhere_are_no_cases(tmp_path: Path) -> None:
+    sol_execbench(tmp_path)
+    write(tmp_path / "scaled_add" / "workload.jsonl", workload(3, "safetensors"))
+    assert "1 need tensors stored elsewhere" in import_problems(tmp_path)[2][0]
+
+
+GPU_REFERENCE = """\
+from utils import make_match_reference
+from task import input_t, output_t
+import torch
+
+
+def ref_kernel(data: input_t) -> output_t:
+    a, b = data
+    return a + b
+
+
+def generate_input(size: int, seed: int) -> input_t:
+    gen = torch.Generator(device="cuda")
+    gen.manual_seed(seed)
+    return tuple(torch.randn(size, device="cuda", generator=gen) for _ in range(2))
+
+
+check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=2e-3)
+"""
+TASK_YML = """\
+files:
+  - {"name": "submission.py", "source": "@SUBMISSION@"}
+  - {"name": "task.py", "source": "task.py"}
+  - {"name": "utils.py", "source": "../utils.py"}
+  - {"name": "reference.py", "source": "reference.py"}
+tests:
+  - {"size": 3, "seed": 1}
+benchmarks:
+  - {"size": 5, "seed": 2}
+"""
+
+
+@pytest.fixture
+def gpu_mode(tmp_path: Path) -> Path:
+    pytest.importorskip("yaml", reason="these sets need PyYAML")
+    folder = tmp_path / "problems" / "some" / "add"
+    write(folder / "task.yml", TASK_YML)
+    write(folder / "reference.py", GPU_REFERENCE)
+    write(folder / "task.py", "import torch\n\ninput_t = tuple\noutput_t = torch.Tensor\n")
+    write(folder.parent / "utils.py", "def make_match_reference(reference, **_):\n    return reference\n")
+    return tmp_path
+
+
+def test_tests_and_benchmarks_of_a_competition_are_cases(gpu_mode: Path) -> None:
+    problem = only(gpu_mode)
+    assert problem.id == "gpu-mode/some/add"
+    assert [(case.name, case.role) for case in problem.cases] == [("test-0", "public"), ("benchmark-0", "perf")]
+    assert problem.contract.comparator == Comparator("allclose", {"rtol": 1e-3, "atol": 2e-3})
+    (data,), (output,) = run(problem.for_case("test-0"))
+    assert torch.equal(output, data[0] + data[1])
+    submission = "from task import input_t\n\n\ndef custom_kernel(data: input_t):\n    return data[1] + data[0]\n"
+    assert torch.equal(run(problem.for_case("test-0"), submission)[1][0], output)
+    assert "_define_module" not in problem.source_shown("cuda")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=2e-3)",
+         "def check_implementation(data, output):\n    return True, ''", "a checker of its own"),
+        ("    return a + b", "    output = a\n    output[...] = a + b\n    return output", "writes into its arguments"),
+    ],
+)  # fmt: skip
+def test_what_a_competition_asks_and_the_judge_cannot_is_said(gpu_mode: Path, old: str, new: str, why: str) -> None:
+    path = gpu_mode / "problems" / "some" / "add" / "reference.py"
+    path.write_text(GPU_REFERENCE.replace(old, new))
+    assert why in str(only(gpu_mode).for_case("test-0").why_unjudged("fp32"))
+
+
+def test_a_set_whose_licence_restricts_training_is_for_evaluation_alone(gpu_mode: Path) -> None:
+    problem = only(gpu_mode)
+    with pytest.raises(TrainingForbiddenError, match=r"licence of gpu-mode .* restricts training; use it to evaluate"):
+        SingleTurnEnv(problem, device="cpu", sandbox="process")
+    SingleTurnEnv(problem, device="cpu", sandbox="process", evaluation=True).close()
+    load_problem("core/level1/relu").check_training()
+
+
+HARD = PLAIN.replace("batch_size = 4\ndim = 393216\n", "BATCH = 4\n").replace("batch_size, 8", "BATCH, 8")
+
+
+@pytest.fixture
+def hard(tmp_path: Path) -> Path:
+    pytest.importorskip("yaml", reason="these sets need PyYAML")
+    folder = tmp_path / "problems" / "01_add"
+    text = 'name: 01_add\ndisplay_name: "Add"\nflops_formula: "batch"\ntolerance:\n  float32: {atol: 1, rtol: 2}\n'
+    write(folder / "problem.yaml", text)
+    write(folder / "reference.py", HARD)
+    write(folder / "shapes.py", 'SHAPES = [{"batch": 2}, {"batch": 3}, {"batch": 4, "extreme": True}]\n')
+    write(tmp_path / "problems" / "02_stub" / "problem.yaml", "name: stub\n")
+    return tmp_path
+
+
+def test_shapes_set_the_reference_s_constants(hard: Path) -> None:
+    problem = only(hard)
+    assert problem.id == "kernelbench-hard/01_add"
+    assert problem.hints == {"flops": "batch"}
+    assert problem.contract.comparator.parameters == {"float32": 2.0}
+    assert [run(problem.for_case(case.name))[1][0].shape[0] for case in problem.cases] == [2, 3]
+    submission = HARD[: HARD.index("BATCH")]  # the set's own submissions define Model
+    assert run(problem.for_case("0"), submission)[1][0].shape == (2, 8)
+
+
+def test_a_shape_that_sets_nothing_of_the_reference_is_no_case(hard: Path) -> None:
+    write(hard / "problems" / "01_add" / "shapes.py", 'SHAPES = [{"other": 2}]\n')
+    assert "no shape in shapes.py sets constants" in import_problems(hard)[2][0]
+    write(hard / "problems" / "01_add" / "shapes.py", "SHAPES = make()\n")
+    assert "SHAPES must be a literal" in import_problems(hard)[2][0]
+
+
+# -- cases, and what is not judged ------------------------------------------------------------------------------------
+
+
+def test_a_problem_of_several_cases_is_judged_one_at_a_time(hard: Path) -> None:
+    problem = only(hard)
+    with pytest.raises(ProblemUnjudgedError, match=r"judge one: kernelbench-hard/01_add#0 \(found 0, 1\)"):
+        Evaluator(device="cpu", sandbox="process").evaluate(problem, "")
+    one = load_problem("kernelbench-hard/01_add#1", problems_dir=hard)
+    assert one.id == "kernelbench-hard/01_add#1"
+    assert one.why_unjudged("fp32") is None
+    assert one.for_case("0").id == "kernelbench-hard/01_add#0"
+    with pytest.raises(UsageError, match="has no case '7'; found 0, 1"):
+        load_problem("kernelbench-hard/01_add#7", problems_dir=hard)
+
+
+@pytest.mark.parametrize(
+    ("contract", "why"),
+    [
+        (Contract(dtype="mixed"), "several floating types"),
+        (Contract(dtype="bf16"), "judge it with --precision bf16"),
+        (Contract(comparator=Comparator("exact")), "exact equality"),
+        (Contract(comparator=Comparator("distribution")), "a distance between distributions"),
+        (Contract(random=True), "random by contract"),
+        (Contract(in_place=True), "writes into its arguments"),
+        (Contract(processes=8), "a group of 8 processes"),
+        (Contract(unsupported="it wants a printer"), "it wants a printer"),
+    ],
+)
+def test_what_the_judge_would_get_wrong_is_refused_with_why(contract: Contract, why: str) -> None:
+    problem = replace(load_problem("core/level1/relu"), contract=contract)
+    with Evaluator(device="cpu", sandbox="process") as evaluator:
+        for judge in (lambda: evaluator.evaluate(problem, ""), lambda: evaluator.format_error(problem, "no code")):
+            with pytest.raises(ProblemUnjudgedError, match=f"core/level1/relu is not judged: .*{why}"):
+                judge()
+    assert problem.why_unjudged("bf16") is None or contract.dtype != "bf16"
+
+
+def test_a_case_puts_its_constants_in_place_of_any_size() -> None:
+    problem = load_problem("core/level1/relu")
+    cases = (Case("a", "public", {"ROWS": 3}), Case("b", "perf", {"ROWS": 5, "COLUMNS": 7}))
+    several = replace(problem, cases=cases)
+    assert "ROWS = 5\nCOLUMNS = 7\n" in several.source_for("cpu")
+    assert "ROWS = 3\nCOLUMNS = 2048\n" in several.for_case("a").source_for("cpu")
+
+
+def test_only_the_languages_that_a_set_admits_count() -> None:
+    from tests.test_evaluator import make_evaluator, make_result
+
+    wants_triton = replace(load_problem("core/level1/relu"), contract=Contract(backends=("triton",)))
+    source = 'import ctypes\nlibrary = ctypes.CDLL("./a.so")\n\n\nclass ModelNew: ...\n'
+    evaluator, _ = make_evaluator(make_result(), require_custom_kernel=True)
+    assert evaluator.evaluate(wants_triton, source).status == "NO_CUSTOM_KERNEL"
+    assert evaluator.evaluate(replace(wants_triton, contract=Contract()), source).credited
+
+
+# -- finding out what something is ------------------------------------------------------------------------------------
+
+
+def test_what_is_in_no_known_format_is_refused_and_the_formats_are_named(tmp_path: Path) -> None:
+    for path in (tmp_path, write(tmp_path / "notes.txt", "hello")):
+        with pytest.raises(ProblemNotFoundError) as error:
+            import_problems(path)
+        assert all(form in str(error.value) for form in FORMATS)
+    with pytest.raises(ProblemNotFoundError, match="no such file or folder"):
+        import_problems(tmp_path / "none")
+    with pytest.raises(ProblemNotFoundError, match="a problem file in KernelBench's format defines"):
+        import_problems(write(tmp_path / "a.py", "x = 1\n"))
+
+
+def test_one_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.py", PLAIN)
+    function = write(
+        tmp_path / "function.py",
+        FUNCTION + SEPARATOR + TEST.replace("from data_utils import some\n", "some = torch.ones"),
+    )
+    assert load_problem(str(plain)).contract == Contract()
+    assert load_problem(str(function)).contract.entry == "scale"
+    assert import_problems(function)[1][0].name == "function"
+
+
+def test_import_tells_what_a_folder_is(robust: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["problems", "import", str(robust)]) == 0
+    text = capsys.readouterr().out
+    assert "robust-kbench: func_forward.py" in text
+    assert "2 of 2 load; licence Apache-2.0: for training and evaluation; version unknown" in text
+    assert "yes, a case at a time\t2\trobust-kbench/scale" in text
+    write(robust / "tasks" / "scale" / "config_backward.json", "{")
+    assert main(["problems", "import", str(robust)]) == 1
+    assert "robust-kbench/scale/backward does not load" in capsys.readouterr().err
+    assert main(["problems", "import", str(robust), "--json"]) == 1
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ["robust-kbench/scale"]
+
+
+def test_the_environment_names_checkouts_of_any_set(
+    robust: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    write(other / "level1" / "19_ReLU.py", PLAIN)
+    monkeypatch.delenv("KBENV_KERNELBENCH", raising=False)
+    monkeypatch.setenv("KBENV_PROBLEM_SETS", f"{robust}:{other}")
+    assert {"core", "robust-kbench", "kernelbench"} == {problem.id.split("/")[0] for problem in list_problems("*")}
+    assert load_problem("robust-kbench/scale#1").case == "1"
+    assert kernelbench.recognises(other)
+
+
+def test_nothing_is_executed_and_nothing_heavy_imported(kernelbench_x: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from kbenv.problems import import_problems; "
+        f"import_problems(Path({str(kernelbench_x)!r})); "
+        "print([name for name in ('torch', 'yaml', 'pyarrow') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
