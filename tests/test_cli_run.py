@@ -22,6 +22,7 @@ from tests.fakes import ScriptedEvaluator, make_verdict
 from tests.models import ScriptedModel, make_answer
 
 SCRIPT = '[[rule]]\nwhen = ""\nanswer = ["a.md", "b.md"]\n'
+FOUR = "core/level1/relu,core/level1/softmax,core/level1/matmul,core/level1/layer_norm"
 Start = Callable[..., ScriptedEvaluator]
 
 
@@ -390,7 +391,7 @@ def test_a_dry_run_asks_nothing_and_says_what_it_would_take(
     model = ScriptedModel([make_answer()])
     use_model(monkeypatch, model)
     agents = ["--agent", "single-shot", "--agent", "multi-turn", "--calls", "10", "--dry-run"]
-    assert main(arguments(tmp_path, "some/model", *agents, problems="core/level1/*")) == 0
+    assert main(arguments(tmp_path, "some/model", *agents, problems=FOUR)) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     single, multi = rows[1], rows[2]
     assert single[:4] == ["single-shot", "some/model", "4", "40"]
