@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbenv.problems.problem import Problem
     from kbenv.prompt import PromptOptions
 
-AGENT_NAMES = ("single-shot", "multi-turn", "search", "reflect")
+AGENT_NAMES = ("single-shot", "multi-turn", "search", "reflect", "skills")
 DEFAULT_AGENT = "single-shot"
 REPLAY_PREFIX = "replay:"
 SHIPPED_REPLAY = Path("examples") / "replay"
