@@ -208,7 +208,7 @@ class _Run:
         self, problem: Problem, store: Store, budget: Budget | None, progress: _Progress, lock: threading.Lock
     ) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
-        from kbenv.agents.model import BudgetedModel
+        from kbenv.agents.model import BudgetedModel, ContextWindowError
         from kbenv.agents.recording import RecordedEvaluator, RecordedModel
         from kbenv.store import StoreError
 
@@ -238,6 +238,9 @@ class _Run:
         except SandboxError as error:
             progress.say(f"{problem.id}: fault: {error}")
             return row(fault=str(error)), None
+        except ContextWindowError as error:  # of this problem alone: the turns that there are stand
+            progress.say(f"{problem.id}: {error}")
+            return row(), None
         except (ModelError, StoreError) as error:
             return row(), error
         finally:
