@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from kbenv.agents import Completion, Trajectory, Turn
+from kbenv.agents.model import ContextWindowError
 from kbenv.cli import main, run
 from kbenv.cli.agents import OpenedModel
 from kbenv.errors import ModelError, SandboxError
@@ -158,6 +159,17 @@ def test_a_model_that_fails_for_good_stops_the_run_with_three(
     said = capsys.readouterr()
     assert said.err == "kbenv: some/model: AuthenticationError: no\n"
     assert "1 answers" in said.out
+
+
+def test_a_problem_that_is_too_long_for_the_model_does_not_stop_the_others(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    use_model(monkeypatch, ScriptedModel([ContextWindowError("some/model: too long"), make_answer()]))
+    assert main(arguments(tmp_path, "some/model", "-n", "1", problems="core/level1/relu,core/level1/softmax")) == 0
+    out = capsys.readouterr().out
+    assert "core/level1/relu: some/model: too long\n" in out
+    assert "core/level1/softmax sample 0: PASSED" in out
 
 
 def test_a_full_disk_stops_the_run_with_three_and_asks_nothing_more(
