@@ -31,13 +31,14 @@ from .probe import LARGEST_ERROR, apply_probe, perturb
 from .provenance import trace_submission
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots
-from .timing import measure, measure_alone
+from .timing import BASELINE, measure, measure_alone
 from .truth import Truth
+from .variant import measure_compiled
 
 REFERENCE_S = 300.0
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
-_ROLES = ("reference", "submission", "null")
+_ROLES = ("reference", "submission", "null", BASELINE)
 
 
 class Job:
@@ -58,7 +59,7 @@ class Job:
         self.left: str | None = None
         """What of this job could not be removed; no other job may follow it here."""
         self._zygote = zygote
-        self._uids = dict(zip(_ROLES, uids or (None, None, None), strict=True))
+        self._uids = dict(zip(_ROLES, uids or (None,) * len(_ROLES), strict=True))
         self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
         self._scratch: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
@@ -69,6 +70,7 @@ class Job:
         self._isolation: Message | None = None
         self._memory_kind = "driver"
         self.seeds = Seeds.choose(self.protocol, spec["seeds"])
+        self.has_variants: bool = self.protocol["compiled_baseline"]
         self._redrawn: list[Message] = []
         self._tolerated: list[str] = []
         """Probes that the reference bears, so that timed inputs may be changed in their way."""
@@ -86,6 +88,8 @@ class Job:
             try:
                 self._phase("reference", self.start_reference)
                 self._phase("reference-alone", lambda: measure_alone(self))
+                if self.protocol["compiled_baseline"]:
+                    self._phase("compiled-baseline", lambda: measure_compiled(self))
                 if self._looks_at_kernels:
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
@@ -130,7 +134,7 @@ class Job:
 
     def start_reference(self) -> None:
         """Loads the reference, learns shapes and cost, plans memory, and times it alone."""
-        for role in _ROLES:
+        for role in _ROLES if self.has_variants else _ROLES[:-1]:
             limit = self.protocol["limits"]["scratch_bytes"]
             self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
             self._stack.callback(self._wipe_scratch, role)  # after the arms, which come later, have stopped
@@ -168,12 +172,12 @@ class Job:
 
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
-        self._stop("reference")
+        self.stop_arm("reference")
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
             seed=self.seeds.construction, precision=self.protocol["precision"],
-            tf32=self.protocol["tf32"]["reference_timing"], redraw=self._redraw(None),
+            tf32=self.protocol["tf32"]["reference_timing"], redraw=self.redraw(None),
         )  # fmt: skip
         self._redrawn = loaded["redrawn"]
         self.result.setdefault("tf32", {})["reference_timing"] = loaded["tf32"]
@@ -183,7 +187,7 @@ class Job:
             os.fchmod(self._weights.fileno(), 0o600)
             reference.ask("write_state", timeout_s=REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
 
-    def _redraw(self, known: list[Message] | None) -> Message | None:
+    def redraw(self, known: list[Message] | None) -> Message | None:
         return {"secret": self.seeds.redraw, "known": known} if self.protocol["redraw_parameters"] else None
 
     def _make_plan(self, facts: Message) -> Plan:
@@ -228,7 +232,7 @@ class Job:
         self._arms[role] = self._stack.enter_context(arm)
         return arm
 
-    def _stop(self, role: str) -> None:
+    def stop_arm(self, role: str) -> None:
         arm = self._arms.pop(role, None)
         if arm is not None:
             (self.trusted if role != "submission" else self.lent).forget(arm)
@@ -268,7 +272,7 @@ class Job:
 
     def recreate_submission(self, stage: str) -> None:
         """A new process for the submission: loaded, built under the reference's seed, given the reference's weights."""
-        self._stop("submission")
+        self.stop_arm("submission")
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
         self._isolation = self._isolation or arm.isolation
@@ -277,7 +281,7 @@ class Job:
                 "load", timeout_s=self.remaining(limits["build_s"], stage), problem=self.problem["source"],
                 source=self.source, entry="ModelNew", seed=self.seeds.construction,
                 precision=protocol["precision"], tf32=protocol["tf32"]["submission"],
-                redraw=self._redraw(self._redrawn),
+                redraw=self.redraw(self._redrawn),
             )  # fmt: skip
             self.result.setdefault("tf32", {})["submission"] = _short(loaded.get("tf32"))
             given = arm.ask(
@@ -422,7 +426,7 @@ class Job:
                     f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
                 )
         finally:
-            self._stop("submission")
+            self.stop_arm("submission")
             self.lent = readable
 
     def hidden_trials(self) -> None:
