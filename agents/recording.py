@@ -10,13 +10,12 @@ import heapq
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import JsonValue
 
 from kbenv.agents import ANSWER, Completion, Message, Model, Turn
+from kbenv.env import Judging
 from kbenv.errors import UsageError
-from kbenv.evaluator import Evaluator
 from kbenv.problems.problem import Problem
 from kbenv.store import Store, StoredCall, StoredMessage, StoredTurn
 from kbenv.verdict import Verdict
@@ -117,12 +116,15 @@ class RecordedEvaluator:
     It does what an environment asks of an evaluator, and owns nothing: whoever made `evaluator` closes it.
     """
 
-    def __init__(self, evaluator: Evaluator, model: RecordedModel) -> None:
+    def __init__(self, evaluator: Judging, model: RecordedModel) -> None:
+        self.protocol = evaluator.protocol
+        self.device = evaluator.device
+        self.backend = evaluator.backend
         self._evaluator = evaluator
         self._model = model
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._evaluator, name)
+    def close(self) -> None:
+        """Nothing: see above."""
 
     def evaluate(self, problem: Problem | str, source: str) -> Verdict:
         return self._model.stored_verdict(source) or self._evaluator.evaluate(problem, source)

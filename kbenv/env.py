@@ -7,6 +7,7 @@ trainer must see "no reward" and never a zero that the agent did not earn.
 
 from __future__ import annotations
 
+import typing
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +23,35 @@ from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
 from kbenv.prompt import PromptOptions, render_prompt
 from kbenv.prompts import render
-from kbenv.reward import DEFAULT_REWARD, get_reward
+from kbenv.protocol import Protocol
+from kbenv.reward import DEFAULT_REWARD, NEED_COMPILED, expect_needs, get_reward
 from kbenv.spaces import TextSpace
 from kbenv.verdict import Status, Verdict
 
 Profiler = Callable[[Verdict, str], str | None]
 """From a right answer's verdict and source to what a model may read of where its time goes; None: nothing."""
+
+
+class Judging(typing.Protocol):
+    """What an environment asks of an `Evaluator`, or of an `EvaluatorPool`."""
+
+    @property
+    def protocol(self) -> Protocol: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def backend(self) -> str: ...
+
+    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+        """The verdict. Raises SandboxError."""
+
+    def format_error(self, problem: Problem | str, message: str) -> Verdict:
+        """The verdict for an answer without code."""
+
+    def close(self) -> None:
+        """Ends the judge."""
 
 
 class _KernelEnv(gymnasium.Env[str, str]):
@@ -39,7 +63,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         self,
         problem: Problem | str,
         *,
-        evaluator: Evaluator | None = None,
+        evaluator: Judging | None = None,
         reward: str = DEFAULT_REWARD,
         prompt: PromptOptions | None = None,
         execution_feedback: bool = True,
@@ -64,7 +88,10 @@ class _KernelEnv(gymnasium.Env[str, str]):
             self.problem.check_training()
         self._reward = get_reward(reward)
         self._owns_evaluator = evaluator is None
+        if reward in NEED_COMPILED and evaluator is None:
+            evaluator_options["compiled_baseline"] = True
         self.evaluator = Evaluator(**evaluator_options) if evaluator is None else evaluator
+        expect_needs(reward, self.evaluator.protocol)
         self._turn: int | None = None  # None: an episode must be started first
         self._verdict: Verdict | None = None
         self._best: Verdict | None = None
@@ -83,7 +110,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         self._turn, self._verdict, self._best, self._judged = 0, None, None, False
-        return self._prompt(), self._info()
+        return self._prompt(), self.info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Judges one answer.
@@ -96,23 +123,31 @@ class _KernelEnv(gymnasium.Env[str, str]):
             kbenv.errors.SandboxError: no verdict could be had. The episode is as it was: the same action may be tried
                 again.
         """
+        self.expect_running()
+        code = extract_code(action)
+        return self.settle(action, None if self.is_farewell(action, code) else self._judge(code))
+
+    def expect_running(self) -> None:
+        """Raises ResetNeeded when no episode is running."""
         if self._turn is None:
             raise ResetNeeded("no episode is running: call reset() before the first step and after the last")
-        code = extract_code(action)
-        self._judged = code is not None or not self._ends_without_code(action)
-        if not self._judged:
+
+    def settle(self, action: str, verdict: Verdict | None) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """What `step` returns for an answer with this verdict; None for one that is not judged, a farewell."""
+        assert self._turn is not None
+        self._judged = verdict is not None
+        if verdict is None:
             observation, reward = "", 0.0
         else:
-            verdict = self._judge(code)
             self._verdict = verdict
             if verdict.credited and (self._best is None or _faster(verdict, self._best)):
                 self._best = verdict
-            observation, reward = self._feedback(code, verdict), self._reward(verdict)
+            observation, reward = self._feedback(extract_code(action), verdict), self._reward(verdict)
         self._turn += 1
         terminated = self._is_over(action)
         if not terminated:
             observation = self._continued(observation)
-        info = self._info()
+        info = self.info()
         if terminated:
             self._turn = None
         return observation, reward, terminated, False, info
@@ -141,8 +176,8 @@ class _KernelEnv(gymnasium.Env[str, str]):
     def _is_over(self, action: str) -> bool:
         """Whether the episode ends with the turn just counted."""
 
-    def _ends_without_code(self, action: str) -> bool:
-        """Whether an answer without code is no failed attempt but a farewell."""
+    def is_farewell(self, action: str, code: str | None) -> bool:
+        """Whether an answer, in which that code was found, is no failed attempt but only ends the episode."""
         return False
 
     def _continued(self, feedback: str) -> str:
@@ -165,7 +200,8 @@ class _KernelEnv(gymnasium.Env[str, str]):
         evaluator = self.evaluator
         return render_prompt(self.problem, evaluator.protocol, evaluator.device, evaluator.backend, self.prompt_options)
 
-    def _info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
+        """What `reset` and `step` return beside the observation: described at the class."""
         return {
             "problem": self.problem.id,
             "turn": self._turn,
@@ -202,7 +238,11 @@ class SingleTurnEnv(_KernelEnv):
     - `verified` (default): 0 when not credited, else from 0.05 to 1.55, rising with the logarithm of the speedup; 0.5
       at the reference's speed and memory;
     - `kevin`: 0 when not credited, else 0.3 + speedup;
-    - `correct`: 1 when credited, else 0.
+    - `tiers`: -1 when not credited, 1 when credited, 2 when faster than eager PyTorch, 3 when 5% faster than
+      torch.compile, which is timed for it;
+    - `fast_p`: 1 when credited and faster than the reference, else 0;
+    - `correct`: 1 when credited, else 0;
+    - `kernelgym`: 0 when not credited, else 0.5 + 0.5 * min(speedup, 3) + the share of time in custom kernels.
 
     A fault of the machine gives no reward: `step` raises `kbenv.errors.SandboxError`.
 
@@ -319,8 +359,8 @@ class MultiTurnEnv(_KernelEnv):
     def _is_over(self, action: str) -> bool:
         return self._turn == self.max_turns or says_done(action)
 
-    def _ends_without_code(self, action: str) -> bool:
-        return says_done(action)
+    def is_farewell(self, action: str, code: str | None) -> bool:
+        return code is None and says_done(action)
 
     def _continued(self, feedback: str) -> str:
         values = {"feedback": feedback, "turn": self._turn, "max_turns": self.max_turns}

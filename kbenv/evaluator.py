@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +14,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from kbenv.audit import Audit, source_hash
 from kbenv.backends import AUTO, backend_names
+from kbenv.baseline import VARIANTS, Baseline, VariantName
 from kbenv.errors import (
     DeviceMemoryError,
     ProblemExcludedError,
@@ -63,12 +64,14 @@ class Evaluator:
     Args:
         protocol: a preset's name, or a `Protocol` (then `precision` and `require_custom_kernel` are its own).
         precision: "fp32", "bf16" or "fp16".
-        device: "auto" (the first GPU that PyTorch sees, else the CPU), "cpu", or "cuda:N".
+        device: "auto" (the first GPU that PyTorch sees, else the CPU), "cpu", "cuda:N" (the N-th that PyTorch sees), or
+            "cuda:GPU-..." (by UUID).
         sandbox: "docker", "process", or "auto": Docker where an engine answers and has the image (nothing is pulled or
             built), else the process sandbox; `sandbox_note` says why.
         docker: how containers are made.
         backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
+        compiled_baseline: the verdicts also say what torch.compile of the reference takes (the reward `tiers` asks).
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
 
@@ -86,6 +89,7 @@ class Evaluator:
         docker: DockerSettings | None = None,
         backend: str = AUTO,
         require_custom_kernel: bool | None = None,
+        compiled_baseline: bool = False,
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
@@ -93,6 +97,8 @@ class Evaluator:
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
         elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
+        if compiled_baseline:
+            protocol = protocol.model_copy(update={"compiled_baseline": True})
         if backend not in (AUTO, *backend_names()):
             raise UsageError(f"backend must be one of {', '.join((AUTO, *backend_names()))}; found {backend!r}")
         self.protocol = protocol
@@ -100,6 +106,7 @@ class Evaluator:
         self._sandbox, self.device, self.sandbox_note = open_sandbox(sandbox, device, docker or DockerSettings())
         self._on_phase = on_phase or (lambda _: None)
         self._verdicts: dict[tuple[str, str, str], Verdict] | None = {} if cache else None
+        self._aborted = False
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +120,11 @@ class Evaluator:
         """Ends the judge; the next evaluation starts a new one."""
         self._sandbox.close()
 
+    def abort(self) -> None:
+        """From another thread: the evaluation that runs raises SandboxError at once, and so does every later one."""
+        self._aborted = True
+        self._sandbox.abort()
+
     def evaluate(self, problem: Problem | str, source: str, *, seeds: Mapping[str, JsonValue] | None = None) -> Verdict:
         """Judges `source`, which should define `ModelNew` or the entry of the problem's set, as its solution.
 
@@ -123,7 +135,7 @@ class Evaluator:
             UsageError: the problem is unknown, excluded or not judged yet, or the source is longer than 5 MB.
             SandboxError: no verdict could be had, after one more try where that can help.
         """
-        problem = self._admit(problem)
+        problem = self.admit(problem)
         size = len(source.encode("utf-8", "surrogatepass"))
         if size > MAX_SOURCE_BYTES:
             raise UsageError(f"the source has {size} bytes; at most {MAX_SOURCE_BYTES} are judged")
@@ -137,7 +149,7 @@ class Evaluator:
         kind = self.device.split(":")[0]
         threads = CPU_THREADS if kind == "cpu" else None
         job = Job(problem, problem.complete(source), self.protocol, kind, threads, seeds)
-        attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
+        attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(self._may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
         if self._verdicts is not None and seeds is None:
@@ -146,7 +158,7 @@ class Evaluator:
 
     def format_error(self, problem: Problem | str, message: str) -> Verdict:
         """The verdict for an answer that holds no code; nothing runs."""
-        return self._failed(self._admit(problem), "", Status.FORMAT_ERROR, Stage.FORMAT, message)
+        return self._failed(self.admit(problem), "", Status.FORMAT_ERROR, Stage.FORMAT, message)
 
     def audit(self, problem: Problem | str) -> Audit:
         """What the reference of `problem` is like, excluded or not, under a protocol with a calibrated tolerance.
@@ -167,6 +179,24 @@ class Evaluator:
             source_sha256=source_hash(problem, self.device), protocol=self.protocol,
         )  # fmt: skip
 
+    def baseline(self, problem: Problem | str, variants: Sequence[VariantName] = VARIANTS) -> Baseline:
+        """What PyTorch itself takes for `problem`, excluded or not, under this protocol's clock.
+
+        Raises:
+            UsageError: the problem is unknown.
+            SandboxError: there is none: no memory, or the reference or the judge fails. It is not tried again.
+        """
+        problem = load_problem(problem) if isinstance(problem, str) else problem
+        kind = self.device.split(":")[0]
+        job = Job(problem, "", self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
+        result = self._sandbox.baseline(job, variants, self._on_phase)
+        hardware, software = self._machine(result)
+        return Baseline(
+            problem=problem.id, source_sha256=source_hash(problem, self.device), precision=self.protocol.precision,
+            variants=result["variants"], flags=result["flags"], hardware=hardware, software=software,
+            seconds=result["seconds"],
+        )  # fmt: skip
+
     def machine(self) -> tuple[Hardware, dict[str, str | None]]:
         """The machine that judges, which need not be this one, and the software's versions. Raises SandboxError."""
         return self._machine(self._sandbox.describe(self.device.split(":")[0], self.protocol.limits))
@@ -180,7 +210,8 @@ class Evaluator:
         }
         return Hardware(**{**result["hardware"], "device": self.device}), software
 
-    def _admit(self, problem: Problem | str) -> Problem:
+    def admit(self, problem: Problem | str) -> Problem:
+        """The problem, loaded. Raises UsageError: it is unknown, or the protocol does not judge it."""
         problem = load_problem(problem) if isinstance(problem, str) else problem
         known_as = next((id for id in (problem.id, problem.same_as) if id in self.protocol.excluded), None)
         if known_as is not None:
@@ -252,6 +283,7 @@ class Evaluator:
             tf32=result.get("tf32") or {},
             device_memory=result.get("device_memory"),
             weights=result.get("weights"),
+            compiled_reference_latency_ms=result.get("compiled_reference_latency_ms"),
             reference_random=result.get("reference_random", False),
             seeds=result["seeds"],
             isolation=self._isolation(result["isolation"]),
@@ -260,6 +292,9 @@ class Evaluator:
             software=software,
             seconds=result["seconds"],
         )
+
+    def _may_pass(self, error: BaseException) -> bool:
+        return may_pass(error) and not self._aborted
 
     def _isolation(self, had: dict[str, Any] | None) -> Isolation | None:
         if had is None:
@@ -277,6 +312,6 @@ def evaluate(problem: Problem | str, source: str, **options: Any) -> Verdict:
         return evaluator.evaluate(problem, source)
 
 
-def _may_pass(error: BaseException) -> bool:
+def may_pass(error: BaseException) -> bool:
     """Whether another try with a fresh judge can help: not when the reference fails or memory lacks."""
     return isinstance(error, SandboxError) and not isinstance(error, ReferenceFaultError | DeviceMemoryError)

@@ -12,6 +12,7 @@ may write to a run; its threads may.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import threading
@@ -22,6 +23,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from kbenv.errors import UsageError
+from kbenv.protocol import Protocol
 from kbenv.verdict import Verdict
 
 RUN_FILE = "run.json"
@@ -107,7 +109,6 @@ class Store:
 
     def __init__(self, directory: Path, config: dict[str, JsonValue]) -> None:
         self.directory = directory
-        self.config = config
         path = directory / RUN_FILE
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -155,16 +156,8 @@ class Store:
             ) from error
 
     def calls(self) -> Iterator[StoredCall]:
-        """Every call on disk, turns included, by problem, sample and index.
-
-        Raises:
-            UsageError: a file is damaged.
-        """
-        paths = [*self.directory.rglob("sample-*/turn-*.json"), *self.directory.rglob("sample-*/call-*.json")]
-        for path in sorted(paths, key=_natural_order):
-            call = _read(path, StoredTurn if path.name.startswith("turn-") else StoredCall, None)
-            if call is not None:
-                yield call
+        """Every call on disk, as `read_calls`."""
+        return read_calls(self.directory)
 
     def spent(self) -> tuple[int, float | None]:
         """How many calls are on disk, and what they have cost together; None when one of them has no known cost."""
@@ -186,19 +179,89 @@ class Store:
         return self.directory / _folder(problem) / f"sample-{sample}" / f"{kind}-{index:03d}.json"
 
 
-def open_store(directory: Path) -> Store:
-    """The store of a run that exists, with the configuration that it has.
+def read_run(directory: Path) -> StoredRun:
+    """What the run in `directory` was started with.
 
     Raises:
-        UsageError: there is no run in `directory`, or its `run.json` is damaged.
+        UsageError: there is no run, or its file is damaged.
     """
     path = directory / RUN_FILE
     try:
-        return Store(directory, StoredRun.model_validate_json(path.read_bytes()).config)
-    except FileNotFoundError as error:
-        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from error
-    except ValidationError as error:
+        return StoredRun.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from None
+    except (OSError, ValidationError) as error:
         raise _damaged(path, error) from error
+
+
+def read_calls(directory: Path) -> Iterator[StoredCall]:
+    """Every call on disk, turns included, by problem, sample and index.
+
+    Raises:
+        UsageError: a file is damaged.
+    """
+    paths = [*directory.rglob("sample-*/turn-*.json"), *directory.rglob("sample-*/call-*.json")]
+    for path in sorted(paths, key=_natural_order):
+        call = _read(path, StoredTurn if path.name.startswith("turn-") else StoredCall, None)
+        if call is not None:
+            yield call
+
+
+def read_turns(directory: Path) -> Iterator[StoredTurn]:
+    """Every turn on disk, as `read_calls`."""
+    return (call for call in read_calls(directory) if isinstance(call, StoredTurn))
+
+
+class KeptVerdicts:
+    """Verdicts on disk by what they are verdicts of, so that the same job is judged once.
+
+    Args:
+        directory: made when absent.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot keep verdicts in {directory}: {error.strerror}; choose another") from error
+
+    @staticmethod
+    def key(problem: str, reference: str, source: str, protocol: Protocol, kind: str, backend: str) -> str:
+        """A name for one job: problem, reference and submission as they are judged, rules, and kind of device."""
+        parts = [problem, reference, source, protocol.model_dump_json(), kind, backend]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def load(self, key: str) -> Verdict | None:
+        """The verdict of that job, if there is one, on whatever machine.
+
+        Raises:
+            UsageError: the file is damaged.
+        """
+        path = self._path(key)
+        try:
+            return Verdict.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            raise _damaged(path, error) from error
+
+    def save(self, key: str, verdict: Verdict) -> None:
+        """Keeps it, whole or not at all. Raises StoreError."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            _write(path, verdict)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {path}: {error.strerror}; make room, then run the same again to go on"
+            ) from error
+
+    def _path(self, key: str) -> Path:
+        return self.directory / key[:2] / f"{key}.json"
 
 
 _Call = TypeVar("_Call", bound=StoredCall)

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -61,6 +61,7 @@ class Sandbox:
         self._channel: Channel | None = None
         self._limits: Limits | None = None
         self._jobs = 0
+        self._aborted = False
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +96,15 @@ class Sandbox:
         """
         return self._send(job.device, job.protocol.limits, {"audit": job.to_message()}, on_phase)
 
+    def baseline(self, job: Job, variants: Sequence[str], on_phase: Callable[[str], None]) -> Result:
+        """Times variants of the problem's reference; the source plays no part.
+
+        Raises:
+            ReferenceFaultError, DeviceMemoryError, SandboxError: as `run`.
+        """
+        message = {"baseline": job.to_message() | {"variants": list(variants)}}
+        return self._send(job.device, job.protocol.limits, message, on_phase)
+
     def describe(self, device: str, limits: Limits) -> Result:
         """What the judge says of its machine: "hardware" and "software". Raises SandboxError."""
         return self._send(device, limits, {"describe": {"device": device}}, lambda _: None)
@@ -102,6 +112,7 @@ class Sandbox:
     def _send(self, device: str, limits: Limits, message: Message, on_phase: Callable[[str], None]) -> Result:
         with _device_lock(self._carrier.lock):
             try:
+                self._expect_not_aborted()
                 channel = self._ready_channel(device, limits)
                 channel.send(message)
                 return self._await_result(channel, limits, on_phase)
@@ -112,6 +123,17 @@ class Sandbox:
             except BaseException:
                 self.close()  # a judge in the middle of a job is of no further use
                 raise
+
+    def abort(self) -> None:
+        """From another thread: the job that runs is lost at once, and none begins after it. `close` stays to be called
+        by the thread that runs jobs."""
+        self._aborted = True
+        if (channel := self._channel) is not None:
+            channel.shut()
+
+    def _expect_not_aborted(self) -> None:
+        if self._aborted:
+            raise SandboxError("the sandbox was told to stop")
 
     def close(self) -> None:
         """Ends the judge and everything below it; the next job starts a new one."""
@@ -129,6 +151,7 @@ class Sandbox:
         if self._channel is None:
             self._channel = self._carrier.start(device, limits)
             self._limits, self._jobs = limits, 0
+            self._expect_not_aborted()  # an abort that came before the channel was there to be shut
             hello = self._channel.receive(_START_S)
             if not hello.get("ready"):
                 raise SandboxError(f"the judge did not start: {hello}")

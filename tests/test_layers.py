@@ -17,17 +17,18 @@ LINKED = ("agents", "problems", "prompts", "sandbox")
 
 LAYERS = (
     {
-        "kbenv.cli", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding", "kbenv.serve", "kbenv.adapters",
-        "kbenv.report",
+        "kbenv.cli", "kbenv.compat", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding", "kbenv.serve",
+        "kbenv.adapters", "kbenv.report",
     },
     {"kbenv.agents"},
     {"kbenv.env", "kbenv.vector", "kbenv.workbench"},
+    {"kbenv.pool"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.machine_code", "kbenv.metrics",
-        "kbenv.profile", "kbenv.prompt",
-        "kbenv.provenance", "kbenv.reward", "kbenv.screen",
-        "kbenv.spaces", "kbenv.store", "kbenv.gpu", "kbenv.trajectory",
+        "kbenv.audit", "kbenv.baseline", "kbenv.category", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback",
+        "kbenv.gpu", "kbenv.machine_code", "kbenv.metrics", "kbenv.profile", "kbenv.prompt", "kbenv.provenance",
+        "kbenv.record", "kbenv.repro", "kbenv.reward", "kbenv.screen", "kbenv.spaces", "kbenv.store",
+        "kbenv.trajectory",
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},
@@ -58,7 +59,8 @@ class Import:
 def source_files() -> dict[str, Path]:
     """Every module of the package by its name, each once (kbenv/agents and so on are links)."""
     files = [path for path in (ROOT / "kbenv").glob("*.py")]
-    files += [path for path in (ROOT / "kbenv" / "cli").rglob("*.py")]
+    for folder in ("adapters", "cli", "compat"):
+        files += [path for path in (ROOT / "kbenv" / folder).rglob("*.py")]
     for folder in LINKED:
         files += [path for path in (ROOT / folder).rglob("*.py") if not is_problem(path)]
     return {module_name(path): path for path in files}

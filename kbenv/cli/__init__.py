@@ -49,7 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    from kbenv.cli import doctor, eval, export, mcp, problems, prompt, redteam, run, sandbox
+    from kbenv.cli import (
+        baseline,
+        doctor,
+        eval,
+        export,
+        generate,
+        mcp,
+        problems,
+        prompt,
+        redteam,
+        rejudge,
+        report,
+        repro,
+        run,
+        sandbox,
+    )
 
     parser = argparse.ArgumentParser(
         prog="kbenv",
@@ -58,7 +73,9 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kbenv {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (eval, run, mcp, problems, prompt, export, redteam, doctor, sandbox):
+    for module in (
+        eval, run, generate, rejudge, report, export, repro, baseline, mcp, problems, prompt, redteam, doctor, sandbox,
+    ):  # fmt: skip
         module.add_parser(subparsers)
     return parser
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kbenv.agents.catalog import Kind, Settings
     from kbenv.agents.model import LitellmModel, Throttle
     from kbenv.evaluator import Evaluator
+    from kbenv.pool import EvaluatorPool
     from kbenv.problems.problem import Problem
     from kbenv.prompt import PromptOptions
 
@@ -273,8 +274,8 @@ def make_throttle(arguments: argparse.Namespace) -> tuple[Throttle, int]:
     return Throttle(overall, providers), max([overall, *providers.values()])
 
 
-def prompt_options(arguments: argparse.Namespace, evaluator: Evaluator) -> PromptOptions:
-    """What the prompts hold beside the task.
+def read_prompt_options(arguments: argparse.Namespace, evaluator: Evaluator | EvaluatorPool | None) -> PromptOptions:
+    """What the prompts hold beside the task; `evaluator` is asked for --hardware auto alone.
 
     Raises:
         UsageError: no facts are known about the GPU that was named.
@@ -285,7 +286,8 @@ def prompt_options(arguments: argparse.Namespace, evaluator: Evaluator) -> Promp
 
     facts = None
     if arguments.hardware is not None:
-        facts = facts_about(evaluator.machine()[0] if arguments.hardware == AUTO else arguments.hardware)
+        detected = evaluator is not None and arguments.hardware == AUTO
+        facts = facts_about(evaluator.machine()[0] if evaluator is not None and detected else arguments.hardware)
     return PromptOptions(shots=arguments.shots, hardware=facts, concepts=arguments.concepts, view=arguments.view)
 
 

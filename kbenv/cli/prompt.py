@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kbenv.cli.agents import add_prompt_options, prompt_options
+from kbenv.cli.agents import add_prompt_options, read_prompt_options
 from kbenv.cli.judging import add_judging_options, open_evaluator
 
 
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
     with open_evaluator(arguments, lambda _: None) as evaluator:
-        options = prompt_options(arguments, evaluator)
+        options = read_prompt_options(arguments, evaluator)
         text = render_prompt(problem, evaluator.protocol, evaluator.device, evaluator.backend, options)
     if arguments.system:
         print(render("system.j2", turns=arguments.turns))

@@ -10,7 +10,6 @@ import argparse
 import math
 import re
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from kbenv.cli.agents import (
     OpenedModel,
@@ -30,9 +29,10 @@ from kbenv.cli.agents import (
     make_throttle,
     open_model,
     parse_feedback,
-    prompt_options,
+    read_prompt_options,
 )
-from kbenv.cli.judging import add_judging_options, open_evaluator
+from kbenv.cli.judging import add_devices_option, add_judging_options, open_pool
+from kbenv.cli.report import print_report, read_report
 from kbenv.errors import ModelError, SandboxError, UsageError
 from kbenv.reward import DEFAULT_REWARD, REWARDS
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from kbenv.agents.catalog import Kind, Settings
     from kbenv.agents.model import Budget
     from kbenv.agents.recording import RecordedEvaluator
-    from kbenv.evaluator import Evaluator
+    from kbenv.pool import EvaluatorPool
     from kbenv.problems.problem import Problem
     from kbenv.prompt import PromptOptions
+    from kbenv.protocol import Protocol
     from kbenv.store import Store
-    from kbenv.verdict import Verdict
 
 EXIT_DONE = 0
 EXIT_BUDGET = 1
@@ -71,20 +71,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog="Exit codes: 0 the run is complete, whatever the verdicts; 1 the budget is spent; 2 bad usage; "
         "3 a fault of the machine, of kbenv or of the model's service.",
     )
+    add_asking_options(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="ask and judge nothing: say how many calls, tokens and dollars at most"
+    )
+    add_agent_options(parser)
+    add_judging_options(parser)
+    add_devices_option(parser)
+    parser.set_defaults(func=run)
+
+
+def add_asking_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what is asked about, where it is kept, and how much of it at a time."""
     parser.add_argument("--problems", required=True, metavar="PATTERN", help="such as 'core/*' or 'core/level1/relu'")
     parser.add_argument("--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run is kept")
     parser.add_argument("--reward", choices=tuple(REWARDS), default=DEFAULT_REWARD)
     parser.add_argument(
-        "--dry-run", action="store_true", help="ask and judge nothing: say how many calls, tokens and dollars at most"
-    )
-    parser.add_argument(
-        "--parallel", type=int, default=1, metavar="N",
-        help="problems at work at once: while one is judged, others are answered (default: 1)",
+        "--parallel", type=int, metavar="N",
+        help="problems at work at once: while one is judged, others are answered (default: 1; with --devices twice "
+        "their number)",
     )  # fmt: skip
-    add_agent_options(parser)
-    add_judging_options(parser)
-    parser.set_defaults(func=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.problems import list_problems
 
     check_agent_options(arguments)
-    if arguments.parallel < 1:
+    if arguments.parallel is not None and arguments.parallel < 1:
         raise UsageError(f"--parallel must be at least 1; found {arguments.parallel}")
     kinds = choose_agents(arguments)
     throttle, at_once = make_throttle(arguments)
@@ -108,11 +115,10 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     started = time.monotonic()
     progress = _Progress(console)
-    # With a cache: independent samples are often the same text.
-    with open_evaluator(arguments, progress.show_phase, cache=True) as evaluator:
-        prompt = prompt_options(arguments, evaluator)
+    with open_pool(arguments, progress.show_phase) as pool:
+        prompt = read_prompt_options(arguments, pool)
         runs = [
-            Run(arguments, kind, model, _settings(arguments, model, at_once), evaluator, prompt)
+            Run(arguments, kind, model, _settings(arguments, model, at_once), pool, prompt)
             for model in models
             for kind in kinds
         ]
@@ -121,17 +127,19 @@ def run(arguments: argparse.Namespace) -> int:
 
             return print_estimate(console, runs)
         stores = [run.open_store(alone=len(runs) == 1) for run in runs]
-        budget = _budget(arguments, stores)
+        budget = make_budget(arguments, stores)
+        lanes = arguments.parallel or (1 if arguments.devices is None else 2 * len(pool.devices))
         try:
             with progress:
-                tables, stopped = _play_all(runs, stores, budget, progress)
+                tables, stopped = _play_all(runs, stores, budget, progress, lanes)
         except KeyboardInterrupt:
             print("kbenv: interrupted; run the same command again to go on", file=sys.stderr)
             return EXIT_INTERRUPTED
-    for this_run, rows in tables:
+    for (this_run, rows), store in zip(tables, stores, strict=False):
         if len(runs) > 1:
             console.print(f"\n{this_run.title}", markup=False)
         _print_table(console, rows)
+        print_report(console, read_report(store.directory))
     _print_closing(console, [row for _, rows in tables for row in rows], time.monotonic() - started, arguments.out)
     if len(tables) > 1:
         _print_comparison(console, tables)
@@ -155,7 +163,7 @@ class Run:
     kind: Kind
     model: OpenedModel
     settings: Settings
-    evaluator: Evaluator
+    evaluator: EvaluatorPool
     prompt: PromptOptions
 
     @property
@@ -173,16 +181,22 @@ class Run:
 
         out: Path = self.arguments.out
         folder = out if alone else out / re.sub(r"[^A-Za-z0-9._+-]", "_", f"{self.kind.name}+{self.model.name}")
-        return Store(folder, self._config())
+        turns = self.kind.turns(self.settings)
+        evaluator = self.evaluator
+        return Store(
+            folder,
+            make_config(self.arguments, self.kind.name, self.model.name, turns, evaluator.protocol, evaluator.device),
+        )
 
-    def play(self, store: Store, budget: Budget | None, progress: _Progress) -> tuple[list[_Row], Stop | None]:
+    def play(
+        self, store: Store, budget: Budget | None, progress: _Progress, lanes: int
+    ) -> tuple[list[_Row], Stop | None]:
         """A row for each problem, and what stopped the run before its end, if something did."""
         from kbenv.agents.parallel import in_order
 
-        lock = threading.Lock()
-        tasks = [partial(self._play_one, problem, store, budget, progress, lock) for problem in self.model.problems]
+        tasks = [partial(self._play_one, problem, store, budget, progress) for problem in self.model.problems]
         rows: list[_Row] = []
-        for row, stopped in in_order(tasks, self.arguments.parallel):
+        for row, stopped in in_order(tasks, lanes):
             rows.append(row)
             if stopped is not None:
                 print(f"kbenv: {stopped}", file=sys.stderr)
@@ -190,7 +204,7 @@ class Run:
         return rows, None
 
     def _play_one(
-        self, problem: Problem, store: Store, budget: Budget | None, progress: _Progress, lock: threading.Lock
+        self, problem: Problem, store: Store, budget: Budget | None, progress: _Progress
     ) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
         from kbenv.agents.model import BudgetedModel, ContextWindowError
@@ -213,9 +227,7 @@ class Run:
         try:
             if problem.id in self.evaluator.protocol.excluded:
                 return row(excluded=True), None
-            env = self._make_env(
-                problem, RecordedEvaluator(cast("Evaluator", _OneAtATime(self.evaluator, lock)), model)
-            )
+            env = self._make_env(problem, RecordedEvaluator(self.evaluator, model))
             try:
                 self.kind.make(model, self.settings).run(env, problem.id, on_turn)
             finally:
@@ -238,7 +250,7 @@ class Run:
 
         execution, profile = parse_feedback(self.arguments.feedback)
         options: dict[str, Any] = {
-            "evaluator": cast("Evaluator", recorded),
+            "evaluator": recorded,
             "reward": self.arguments.reward,
             "prompt": self.prompt,
             "evaluation": True,
@@ -249,43 +261,31 @@ class Run:
             return SingleTurnEnv(problem, **options)
         return MultiTurnEnv(problem, max_turns=self.kind.turns(self.settings), **options)
 
-    def _config(self) -> dict[str, Any]:
-        """What a run must have in common with itself when it goes on; its budget may change."""
-        from kbenv.prompts import render
 
-        keys = ("problems", "protocol", "precision", "sandbox", "backend", "require_custom_kernel", "reward")
-        return {
-            **{key: getattr(self.arguments, key) for key in keys},
-            **agent_config(self.arguments),
-            "agent": self.kind.name,
-            "model": self.model.name,
-            "problems_dir": None if self.arguments.problems_dir is None else str(self.arguments.problems_dir),
-            "device": self.evaluator.device,
-            "rules": self.evaluator.protocol.model_dump(mode="json"),
-            "system": render("system.j2", turns=self.kind.turns(self.settings)),
-        }
+def make_config(
+    arguments: argparse.Namespace, agent: str, model: str, turns: int, protocol: Protocol, device: str
+) -> dict[str, Any]:
+    """What a run must have in common with itself when it goes on; budgets and the number of devices may change."""
+    from kbenv.prompts import render
 
-
-class _OneAtATime:
-    """An evaluator for several threads: it judges one submission at a time."""
-
-    def __init__(self, evaluator: Evaluator, lock: threading.Lock) -> None:
-        self._evaluator = evaluator
-        self._lock = lock
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._evaluator, name)
-
-    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
-        with self._lock:
-            return self._evaluator.evaluate(problem, source)
+    keys = ("problems", "protocol", "precision", "sandbox", "backend", "require_custom_kernel", "reward")
+    return {
+        **{key: getattr(arguments, key) for key in keys},
+        **agent_config(arguments),
+        "agent": agent,
+        "model": model,
+        "problems_dir": None if arguments.problems_dir is None else str(arguments.problems_dir),
+        "device": device.split(":")[0],
+        "rules": protocol.model_dump(mode="json"),
+        "system": render("system.j2", turns=turns),
+    }
 
 
 def _settings(arguments: argparse.Namespace, model: OpenedModel, at_once: int) -> Settings:
     return agent_settings(arguments, model.service, at_once if model.service is not None else 1)
 
 
-def _budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budget | None:
+def make_budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budget | None:
     """What all runs may spend together, less what earlier ones did; None without a limit."""
     if arguments.max_cost is None and arguments.max_calls is None:
         return None
@@ -302,7 +302,7 @@ def _budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budget | 
 
 
 def _play_all(
-    runs: Sequence[Run], stores: Sequence[Store], budget: Budget | None, progress: _Progress
+    runs: Sequence[Run], stores: Sequence[Store], budget: Budget | None, progress: _Progress, lanes: int
 ) -> tuple[list[tuple[Run, list[_Row]]], Stop | None]:
     """Every run's rows, and what stopped the last of them; a stop ends those after it too."""
     from kbenv.store import StoreError
@@ -312,7 +312,7 @@ def _play_all(
     for this_run, store in zip(runs, stores, strict=True):
         if len(runs) > 1:
             progress.say(this_run.title)
-        rows, stopped = this_run.play(store, budget, progress)
+        rows, stopped = this_run.play(store, budget, progress, lanes)
         tables.append((this_run, rows))
         try:
             _write_files(this_run, store)
@@ -339,6 +339,7 @@ class _Progress:
     """A line for each judged answer, and below them a bar where there is a terminal."""
 
     def __init__(self, console: Console) -> None:
+        self._has_ended = False
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.table import Column
 
@@ -365,6 +366,7 @@ class _Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._has_ended = True
         self._bar.stop()
 
     def expect(self, answers: int) -> None:
@@ -380,6 +382,8 @@ class _Progress:
         self.show_phase("")
 
     def say(self, line: str) -> None:
+        if self._has_ended:
+            return  # what an interrupted lane still has to say
         self._console.print(line, markup=False, soft_wrap=True)
 
     def show(self, problem: str, turn: Turn, *, stored: bool, by_turn: bool) -> None:
