@@ -70,6 +70,12 @@ def use_model(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
     monkeypatch.setattr(run, "open_model", open_model)
 
 
+def distinct() -> ScriptedModel:
+    """A model whose answers all differ: equal ones may be judged once."""
+    numbers = iter(range(1000))
+    return ScriptedModel([lambda messages: make_answer(next(numbers))])
+
+
 def test_a_complete_run_exits_with_zero_whatever_the_verdicts(
     tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -324,7 +330,7 @@ def test_several_agents_and_models_share_a_budget_and_are_compared(
     tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    use_model(monkeypatch, distinct())
     agents = ["--agent", "multi-turn", "--agent", "search", "--model", "other/model"]
     assert main(arguments(tmp_path, "some/model", *agents, "--calls", "4", "--max-calls", "14")) == 1
     said = capsys.readouterr()
@@ -349,8 +355,7 @@ def test_every_agent_runs_from_the_command_line_and_goes_on_from_the_disk(
 ) -> None:
     verdicts = [make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(speedup=3.0)]
     start(*verdicts)
-    numbers = iter(range(100))
-    model = ScriptedModel([lambda messages: make_answer(next(numbers))])
+    model = distinct()
     use_model(monkeypatch, model)
     more = ["--agent", agent, "--calls", "6"]
     more += [] if agent == "single-shot" else ["--context", "summary", "--context-answers", "1"]
@@ -367,7 +372,7 @@ def test_a_run_leaves_its_trajectories_and_its_ledger(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    use_model(monkeypatch, distinct())
     assert main(arguments(tmp_path, "some/model", "--agent", "reflect", "--calls", "3")) == 0
     turns = [json.loads(line) for line in (tmp_path / "run" / "trajectories.jsonl").read_text().splitlines()]
     calls = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
@@ -383,8 +388,7 @@ def test_a_run_is_exported_as_turns_pairs_conversations_and_ledger(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(speedup=1.0))
-    numbers = iter(range(100))
-    use_model(monkeypatch, ScriptedModel([lambda messages: make_answer(next(numbers))]))
+    use_model(monkeypatch, distinct())
     assert main(arguments(tmp_path, "some/model", "-n", "3", "--at-once", "1")) == 0
     capsys.readouterr()
     counts = {}
@@ -443,7 +447,7 @@ def test_execution_feedback_is_a_switch(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, feedback: str, told: bool
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    model = ScriptedModel([make_answer()])
+    model = distinct()
     use_model(monkeypatch, model)
     more = ["--agent", "multi-turn", "--turns", "3", "--feedback", feedback]
     assert main(arguments(tmp_path, "some/model", *more)) == 0
@@ -458,7 +462,7 @@ def test_an_agent_of_ones_own_runs_from_the_command_line(
     from tests.test_catalog import own_agent
 
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    use_model(monkeypatch, distinct())
     (tmp_path / "mine.py").write_text(own_agent())
     more = ["--agent", f"{tmp_path / 'mine.py'}:Mine", "--calls", "4"]
     assert main(arguments(tmp_path, "some/model", *more)) == 0
