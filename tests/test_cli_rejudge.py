@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbenv.cli import main, run
+from kbenv.cli import generate, main, run
+from kbenv.cli.agents import OpenedModel
 from kbenv.cli.rejudge import CORRECT, NOT_COMPILED, UNKNOWN, WRONG, read_answers
 from kbenv.cli.report import read_report
 from kbenv.errors import SandboxError
@@ -195,7 +196,11 @@ def asking(command: str, out: Path, *more: str) -> list[str]:
 
 
 def use_model(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
-    monkeypatch.setattr(run, "_open_litellm", lambda arguments: lambda problem: model)
+    def open_model(arguments: Any, name: str, problems: Any, throttle: Any) -> OpenedModel:
+        return OpenedModel(name, problems, lambda problem: model)
+
+    for module in (run, generate):
+        monkeypatch.setattr(module, "open_model", open_model)
 
 
 def test_generated_answers_are_judged_by_run_without_asking_again(

