@@ -486,12 +486,12 @@ def _outcomes(turns: Sequence[Turn]) -> str:
 
 
 def _print_comparison(console: Console, tables: Sequence[tuple[Run, list[_Row]]]) -> None:
-    """One line for each agent and model: what it reached, and with how many answers."""
+    """One line for each agent and model: the geometric mean of its best speedups, and what it took."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("agent", "model", "credited", "best speedup (geometric mean)", "answers", "tokens", "cost"):
+    for name in ("agent", "model", "credited", "speedup", "answers", "tokens", "cost"):
         table.add_column(name, overflow="fold")
     for this_run, rows in tables:
         turns = [turn for row in rows for turn in row.trajectory.turns]
