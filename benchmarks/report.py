@@ -37,10 +37,12 @@ from kbenv.problems import Problem
 from kbenv.protocol import Protocol
 from kbenv.sandbox.docker import DockerSettings
 
-SECTIONS = ("references", "cases", "clock", "recovery", "sandboxes", "capacity")
+SECTIONS = ("references", "cases", "clock", "aa", "recovery", "sandboxes", "capacity")
 KERNELS = Path(__file__).parent / "kernels"
 SPECIAL = ("level1/95", "level1/90", "level1/98", "level2/23", "level2/66", "level2/80", "level2/83", "level3/35")
 DRAW = {1: 18, 2: 13, 3: 9}
+AA_DRAW = {1: 4, 2: 4}
+"""Problems of KernelBench beside the twelve of core for `aa`, by level."""
 CASES = (
     ("level1/19", "relu_identity"), ("level1/19", "relu_cuda"), ("level1/19", "relu_triton"),
     ("level1/1", "matmul_fp32"), ("level1/1", "matmul_exact"), ("level1/1", "matmul_tf32"),
@@ -120,6 +122,24 @@ def references(draw: dict[int, int], only: str | None) -> Iterator[list[str]]:
         for name in sorted(chosen, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]):
             problem = load_problem(name)
             yield verdict_row(problem, "", *judge(evaluator, problem, as_submission(problem)))
+
+
+def aa(repeats: int, budget_s: float, device: str) -> Iterator[list[str]]:
+    """The reference as its own submission under `hardened`: its interval is to cover 1.0, 93 times in 100 at least."""
+    yield [*VERDICT_HEADER[:4], "covers 1.0", *VERDICT_HEADER[4:]]
+    started = time.perf_counter()
+    problems = list_problems("core/level[123]/*")[:12]
+    for level, count in AA_DRAW.items():
+        problems += random.Random(level).sample(list_problems(f"kernelbench/level{level}/*"), count)
+    with Evaluator(protocol="hardened", require_custom_kernel=False, device=device) as evaluator:
+        for problem in problems * repeats:  # one of each in turn, so that a short budget leaves none out
+            if time.perf_counter() - started > budget_s:
+                return
+            verdict, note, seconds = judge(evaluator, problem, as_submission(problem))
+            row = verdict_row(problem, "", verdict, note, seconds)
+            speedup = verdict.speedup if verdict else None
+            covers = "" if speedup is None else "yes" if speedup.low <= 1.0 <= speedup.high else "NO"
+            yield [*row[:4], covers, *row[4:]]
 
 
 def cases() -> Iterator[list[str]]:
@@ -258,8 +278,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock`")
-    parser.add_argument("--budget-s", type=float, default=1e9, help="`clock` begins no verdict after this many seconds")
+    parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock` and `aa`")
+    parser.add_argument("--budget-s", type=float, default=1e9, help="`clock` and `aa` begin no verdict after this long")
+    parser.add_argument("--device", default="auto", help="`aa`: as of `kbenv eval`")
     parser.add_argument("--only", help="`references`: these problems only, such as level1/50,level2/12")
     parser.add_argument("--mount", action="append", default=[], help="`sandboxes`: as of `kbenv eval`")
     parser.add_argument("--all", action="store_true", help="`references` over all 250 problems")
@@ -270,6 +291,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sections = {
         "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW, options.only),
         "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s),
+        "aa": lambda: aa(options.repeats, options.budget_s, options.device),
         "recovery": recovery, "sandboxes": lambda: sandboxes(options.mount), "capacity": capacity,
     }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)

@@ -430,3 +430,16 @@ def test_core_problems_draw_what_they_have(name):
     exec(compile(source, name, "exec"), namespace)
     _, redraw = build(lambda: namespace["Model"](*namespace["get_init_inputs"]()))
     assert len(redraw.drawn) == CORE[name], redraw.drawn
+
+
+@pytest.mark.parametrize(("layers", "least", "most"), [(2, 1e-3, 8.0), (9, 0.5, 2.0)])
+def test_running_variances_are_drawn_widely_where_they_are_few(layers, least, most):
+    def make() -> nn.Module:
+        return nn.Sequential(*(nn.BatchNorm1d(500) for _ in range(layers)))
+
+    model, redraw = build(make)
+    variances = torch.cat([value for name, value in tensors(model).items() if name.endswith("running_var")])
+    assert least <= float(variances.min()) < 1.2 * least
+    assert most >= float(variances.max()) > most / 1.2
+    again = tensors(build(make, set(redraw.drawn))[0])
+    assert all(torch.equal(value, again[name]) for name, value in tensors(model).items())

@@ -75,12 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
             row = judge(kind, case, evaluator, arguments)
             rows.append(row)
             print(f"{row['outcome']:9} {kind:8} {row['name']:36} {row['said']}"[:160], flush=True)
+            if arguments.json is not None:  # again after each: what is interrupted keeps what it has
+                report = {"device": evaluator.device, "protocol": protocol.model_dump(mode="json"), "rows": rows}
+                arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     bad = [row for row in rows if row["outcome"] == "VIOLATION"]
     unjudged = [row for row in rows if row["outcome"] == "unjudged"]
     print(f"{len(rows)} judged on {evaluator.device}: {len(bad)} violations, {len(unjudged)} without a verdict")
-    if arguments.json is not None:
-        report = {"device": evaluator.device, "protocol": protocol.model_dump(mode="json"), "rows": rows}
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 1 if bad else 3 if unjudged else 0
 
 

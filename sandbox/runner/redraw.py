@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -24,6 +24,8 @@ import torch
 from torch import nn
 
 Key = tuple[str, tuple[int, ...], float, int]
+_FEW = 4
+"""Running variances in a model, at most, for them to be drawn from a wide range."""
 _STATISTICS = ("running_mean", "running_var")
 
 
@@ -38,6 +40,8 @@ class Redraw:
     def __init__(self, secret: int, known: set[Key] | None) -> None:
         self._secret = secret
         self._known = known
+        self._variances: list[tuple[Key, torch.Tensor]] = []
+        self._wide = known is not None and _are_few(known)
         self._ordinals: dict[tuple[str, tuple[int, ...], float], int] = {}
         self._single: set[float] = set()
         """Draws of one element, each of which is a constant, too."""
@@ -90,11 +94,15 @@ class Redraw:
             stack.enter_context(_filled_memory())
             yield
 
+    @torch.no_grad()
     def finish(self, model: Any) -> None:
         """Draws what is still constant, such as a parameter that was filled by its own method."""
         if isinstance(model, nn.Module):
             for parameter in model.parameters():
                 self._draw("parameter", parameter.data)
+        if self._known is None and _are_few(self.drawn):  # only now is it known how many there are
+            for key, tensor in self._variances:
+                tensor.copy_(_values(self._secret, key, wide=True))
 
     @torch.no_grad()
     def _draw(self, kind: str, tensor: torch.Tensor) -> torch.Tensor:
@@ -113,24 +121,32 @@ class Redraw:
         self._ordinals[counted] = ordinal + 1
         key = (*counted, ordinal)
         if self._known is None or key in self._known:
-            tensor.copy_(_values(self._secret, key))
+            tensor.copy_(_values(self._secret, key, wide=self._wide))
             self.drawn.append(key)
+            if kind == "running_var":
+                self._variances.append((key, tensor))
             if tensor.numel() == 1:
                 self._single.add(float(tensor))
         return tensor
 
 
-def _values(secret: int, key: Key) -> torch.Tensor:
+def _are_few(keys: Iterable[Key]) -> bool:
+    return sum(key[0] == "running_var" for key in keys) <= _FEW
+
+
+def _values(secret: int, key: Key, *, wide: bool) -> torch.Tensor:
     """About the constant, half of it away at most, so that a scale stays positive; about 0, within a half of it.
 
-    A running variance is drawn from 1e-3 to 8 on a logarithmic scale: an epsilon matters at one end.
+    A running variance is drawn from 1/2 to 2 on a logarithmic scale; where `wide`, from 1e-3 to 8: an epsilon matters
+    at one end. A hundred normalisations in a row would make anything of that.
     """
     digest = hashlib.sha256(repr((secret, key)).encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
     spread = torch.rand(key[1], generator=generator, dtype=torch.float64, device="cpu") - 0.5
     value = key[2]
     if key[0] == "running_var":
-        return torch.exp((spread + 0.5) * math.log(8e3) + math.log(1e-3))
+        low, high = (1e-3, 8.0) if wide else (0.5, 2.0)
+        return torch.exp((spread + 0.5) * math.log(high / low) + math.log(low))
     return value * (1 + spread) if value != 0 else spread
 
 
