@@ -89,6 +89,7 @@ def examine() -> tuple[Finding, ...]:
         check_temporary_folder(),
         check_sandbox(kernel, engine, on_gpu=bool(torch.gpus)),
         check_kernelbench(),
+        *check_problem_sets(),
         *(check_backend(backend) for backend in BACKENDS),
     )
 
@@ -399,6 +400,22 @@ def check_kernelbench() -> Finding:
     except ProblemNotFoundError as e:
         return Finding(name, "missing", str(e), f"correct or unset {variable}")
     return Finding(name, "ok", f"{count} problems in {value}")
+
+
+def check_problem_sets() -> tuple[Finding, ...]:
+    """Each checkout that `KBENV_PROBLEM_SETS` names: how many problems it holds."""
+    from kbenv.problems import SETS_VARIABLE
+    from kbenv.problems.loaders import recognise
+
+    findings = []
+    for folder in filter(None, os.environ.get(SETS_VARIABLE, "").split(os.pathsep)):
+        name = f"problem set {folder}"
+        try:
+            path = Path(folder).expanduser()
+            findings.append(Finding(name, "ok", f"{len(recognise(path).find(path))} problems"))
+        except (ProblemNotFoundError, RuntimeError) as e:
+            findings.append(Finding(name, "missing", str(e), f"correct {SETS_VARIABLE}"))
+    return tuple(findings)
 
 
 def check_backend(backend: Backend) -> Finding:

@@ -18,7 +18,7 @@ from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import LOADERS, core, file, kernelbench, load_file, recognise
 from kbenv.problems.problem import Problem
 
-__all__ = ["Problem", "import_problems", "list_problems", "load_problem"]
+__all__ = ["SETS_VARIABLE", "Problem", "import_problems", "list_problems", "load_problem"]
 
 SETS_VARIABLE = "KBENV_PROBLEM_SETS"
 """Checkouts of other sets, separated like the folders of PATH."""

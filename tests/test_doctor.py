@@ -571,3 +571,16 @@ def _engine(info: dict[str, Any], image: str | None) -> Iterator[str]:
             yield f"tcp://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
+
+
+def test_each_problem_set_is_counted_and_a_wrong_one_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good" / "level1").mkdir(parents=True)
+    (tmp_path / "good" / "level1" / "19_ReLU.py").write_text("")
+    monkeypatch.setenv("KBENV_PROBLEM_SETS", f"{tmp_path / 'good'}:{tmp_path / 'none'}")
+    good, none = doctor.check_problem_sets()
+    assert (good.state, good.found) == ("ok", "1 problems")
+    assert (none.state, none.advice) == ("missing", "correct KBENV_PROBLEM_SETS")
+    monkeypatch.delenv("KBENV_PROBLEM_SETS")
+    assert doctor.check_problem_sets() == ()

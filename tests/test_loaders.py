@@ -62,6 +62,7 @@ TEST = """
 
 import torch
 from data_utils import some
+from scale import scale
 
 def test_scale():
     results = {}
@@ -69,7 +70,8 @@ def test_scale():
     x = torch.tensor([1.0, 2.0], device="cuda")
     results["one"] = scale(x)
     results["two"] = scale(some((3,)), factor=3.0, dtype=torch.float64)
-    results["three"] = scale(torch.ones(2).cuda(), -1)
+    with torch.autocast("cuda", enabled=False), torch.autocast(device_type="cuda", enabled=False):
+        results["three"] = scale(torch.ones(2).cuda(), -1)
     return results
 
 test_results = test_scale()
@@ -349,7 +351,7 @@ def forward_fn(x, weight):
 
 class Model(nn.Module):
     def __init__(self, width: int = 4, init: float = 1.0):
-        super().__init__()
+        super(Model, self).__init__()
         self.weight = nn.Parameter(torch.full((width,), init))
 
     def forward(self, x, fn=forward_fn):
@@ -711,7 +713,9 @@ def test_one_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.py", PLAIN)
     function = write(
         tmp_path / "function.py",
-        FUNCTION + SEPARATOR + TEST.replace("from data_utils import some\n", "some = torch.ones"),
+        FUNCTION
+        + SEPARATOR
+        + TEST.replace("from data_utils import some\nfrom scale import scale\n", "some = torch.ones\n"),
     )
     assert load_problem(str(plain)).contract == Contract()
     assert load_problem(str(function)).contract.entry == "scale"

@@ -86,7 +86,7 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
     imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in text else ""
     model = call.format(model="Model", name=functions[0], table=table)
     shown = "\n\n".join(part.strip("\n") + "\n" for part in (reference, imports, UNPACK, model) if part)
-    parts = [shown, PACK, *_embedded(modules or {}), _test_text(test, functions), _inputs_text(functions)]
+    parts = [shown, PACK, *_embedded(modules or {}), _test_text(test, functions, path.stem), _inputs_text(functions)]
     return file.from_source(
         "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
         path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),
@@ -117,8 +117,11 @@ def _model_text(functions: list[str]) -> tuple[str, str]:
     return (_ONE if len(functions) == 1 else _SEVERAL), ", ".join(f'"{name}": {name}' for name in functions)
 
 
-def _test_text(test: str, functions: list[str]) -> str:
-    body = indent(on_default_device(test))
+def _test_text(test: str, functions: list[str], own_module: str) -> str:
+    """The test as a function of what it calls; what it imports from the file itself is what it is given."""
+    tree = ast.parse(test)
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == own_module)]
+    body = indent(on_default_device(ast.unparse(tree)))
     return f"def _test({', '.join(functions)}):\n{body}\n"
 
 

@@ -86,6 +86,11 @@ class _OnDefaultDevice(ast.NodeTransformer):
         return _default_device() if _is_cuda(node) else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if ast.unparse(node.func).endswith("autocast"):  # which wants a kind of device
+            node.args = [_kind_of_device() if _is_cuda(item) else item for item in node.args]
+        for keyword in node.keywords:
+            if keyword.arg == "device_type" and _is_cuda(keyword.value):
+                keyword.value = _kind_of_device()
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not node.keywords:
             return ast.Call(ast.Attribute(node.func.value, "to", ast.Load()), [_default_device()], [])
@@ -104,6 +109,10 @@ def _is_cuda(node: ast.AST) -> bool:
 
 def _default_device() -> ast.expr:
     return ast.parse("torch.get_default_device()", mode="eval").body
+
+
+def _kind_of_device() -> ast.expr:
+    return ast.parse("torch.get_default_device().type", mode="eval").body
 
 
 def indent(text: str, spaces: int = 4) -> str:
