@@ -374,6 +374,35 @@ def test_small_tensors(shape):
     json.dumps(anatomy.to_json(), allow_nan=False)
 
 
+SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, 6e4, -3e38, 1e300, math.inf, -math.inf, math.nan])
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool,
+          torch.complex128, torch.float8_e4m3fn]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(0, 20), max_size=4).filter(lambda shape: math.prod(shape) < 3000),
+    st.sampled_from(DTYPES), st.lists(SPECIAL, min_size=1, max_size=5), st.lists(SPECIAL, min_size=1, max_size=5),
+    st.booleans(), st.sampled_from([None, 0.0, 1e-3]),
+)  # fmt: skip
+def test_whatever_the_values_are_the_anatomy_is_whole_and_finite(shape, dtype, some, others, mixed, absolute):
+    noise = randn(*shape).double()
+    e, f = (
+        torch.tensor(values, dtype=torch.float64)
+        .repeat(math.prod(shape) // len(values) + 1)[: math.prod(shape)]
+        .view(shape)
+        for values in (some, others)
+    )
+    e, f = (torch.where(noise > 0, noise, x) if mixed else x for x in (e, f))
+    e, f = (
+        x if dtype.is_floating_point or dtype.is_complex else x.nan_to_num(0, 1, -1).clamp(-100, 100) for x in (e, f)
+    )
+    anatomy = dissect(e.to(dtype), f.to(dtype), absolute, 1e-3)
+    json.dumps(anatomy.to_json(), allow_nan=False)
+    assert 0 <= anatomy.wrong <= anatomy.elements
+    assert 0 <= anatomy.box_share <= 1
+
+
 def test_axes_of_size_one_are_counted():
     e = randn(1, 64, 1, 100)
     f = e.clone()
