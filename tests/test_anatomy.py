@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from kbenv.sandbox.judge import anatomy as module
 from kbenv.sandbox.judge.anatomy import Anatomy, dissect
+from kbenv.sandbox.judge.compare import compare
+from tests.test_compare import arena_of
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -428,6 +430,20 @@ def test_without_an_absolute_tolerance_the_output_gives_the_scale():
 def test_tensors_of_two_shapes_are_refused():
     with pytest.raises(ValueError, match="one shape"):
         dissect(randn(2, 3), randn(3, 2))
+
+
+def test_the_output_with_the_first_mismatch_is_described():
+    e = [randn(4, 8), randn(64, 100)]
+    f = [e[0].clone(), e[1].clone()]
+    f[1][:, 96:] = 0
+    expected, found = arena_of([e[0].double(), e[1].double()]), arena_of(e, f)
+    comparison = compare(arena_of(e), arena_of(f), range(1), [1e-3, 1e-3], 1e-3, "cpu")
+    described = module.describe(comparison, expected, found, (0, 1), 1e-3, 1e-3)
+    assert described is not None
+    assert described["shape"] == (64, 100)
+    assert described["tails"] == ({"axis": 1, "start": 96, "size": 100, "block": 32},)
+    right = compare(expected, expected, range(1), [1e-3, 1e-3], 1e-3, "cpu")
+    assert module.describe(right, expected, expected, (0, 0), 1e-3, 1e-3) is None
 
 
 @pytest.mark.slow

@@ -15,6 +15,9 @@ from typing import Any
 
 import torch
 
+from ..layout import Arena
+from .compare import Comparison
+
 CHUNK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 23}
 _SAMPLE = 4096
 """Wrong elements, and elements at large, that fits and hypotheses are tried on."""
@@ -185,6 +188,35 @@ def dissect(
             for h in _hypotheses(sample, affine=factor is not None or offset is not None)
         ),
     )
+
+
+def describe(
+    comparison: Comparison,
+    expected: Arena,
+    found: Arena,
+    rows: tuple[int, int],
+    absolute: float | None,
+    relative: float,
+) -> dict[str, Any] | None:
+    """The evidence `anatomy` of a standard trial that failed: of the output that holds its first mismatch.
+
+    Args:
+        comparison: the trial's.
+        expected, found: the arenas that were compared, which may hold different dtypes.
+        rows: the slot of each.
+        absolute, relative: as of `dissect`; where the tolerance is calibrated None, and the protocol's relative one.
+
+    Returns:
+        None where nothing is wrong, or the device has no memory left for it.
+    """
+    if comparison.first is None:
+        return None
+    index = comparison.first["output"]
+    try:
+        pair = (expected.views(rows[0])[index], found.views(rows[1])[index])
+        return dissect(*pair, absolute, relative).to_json()
+    except torch.OutOfMemoryError:
+        return None
 
 
 def _unsqueezed(
