@@ -4,7 +4,7 @@
     python benchmarks/skills.py --table
 
 The first judges, under `verified`, what has no verdict yet, appends a line for each to
-runs/skills/DEVICE.jsonl, and writes the table; run again, it goes on where it stopped. An answer whose source has
+a file of runs/skills, and writes the table; run again, it goes on where it stopped. An answer whose source has
 changed is judged again. The second only writes the table, benchmarks/results/skills.md, from all such files. On a GPU
 the pairs in CUDA, in Triton and of PyTorch's operators are judged, on a CPU those in C.
 
@@ -74,7 +74,7 @@ def judge(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with Evaluator(protocol=protocol, device=options.device, sandbox=options.sandbox) as evaluator:
         kind = evaluator.device.split(":")[0]
-        path = options.runs / f"{kind}.jsonl"
+        path = options.runs / f"{options.protocol}-{kind}.jsonl"
         done = {
             kernel for kernel, line in read(path).items() if line["verdict"]
         }  # a fault of the machine is tried again

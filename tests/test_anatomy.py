@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from kbenv.sandbox.judge import anatomy as module
 from kbenv.sandbox.judge.anatomy import Anatomy, dissect
+from kbenv.sandbox.judge.compare import compare
+from tests.test_compare import arena_of
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -374,6 +376,35 @@ def test_small_tensors(shape):
     json.dumps(anatomy.to_json(), allow_nan=False)
 
 
+SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, 6e4, -3e38, 1e300, math.inf, -math.inf, math.nan])
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool,
+          torch.complex128, torch.float8_e4m3fn]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(0, 20), max_size=4).filter(lambda shape: math.prod(shape) < 3000),
+    st.sampled_from(DTYPES), st.lists(SPECIAL, min_size=1, max_size=5), st.lists(SPECIAL, min_size=1, max_size=5),
+    st.booleans(), st.sampled_from([None, 0.0, 1e-3]),
+)  # fmt: skip
+def test_whatever_the_values_are_the_anatomy_is_whole_and_finite(shape, dtype, some, others, mixed, absolute):
+    noise = randn(*shape).double()
+    e, f = (
+        torch.tensor(values, dtype=torch.float64)
+        .repeat(math.prod(shape) // len(values) + 1)[: math.prod(shape)]
+        .view(shape)
+        for values in (some, others)
+    )
+    e, f = (torch.where(noise > 0, noise, x) if mixed else x for x in (e, f))
+    e, f = (
+        x if dtype.is_floating_point or dtype.is_complex else x.nan_to_num(0, 1, -1).clamp(-100, 100) for x in (e, f)
+    )
+    anatomy = dissect(e.to(dtype), f.to(dtype), absolute, 1e-3)
+    json.dumps(anatomy.to_json(), allow_nan=False)
+    assert 0 <= anatomy.wrong <= anatomy.elements
+    assert 0 <= anatomy.box_share <= 1
+
+
 def test_axes_of_size_one_are_counted():
     e = randn(1, 64, 1, 100)
     f = e.clone()
@@ -399,6 +430,20 @@ def test_without_an_absolute_tolerance_the_output_gives_the_scale():
 def test_tensors_of_two_shapes_are_refused():
     with pytest.raises(ValueError, match="one shape"):
         dissect(randn(2, 3), randn(3, 2))
+
+
+def test_the_output_with_the_first_mismatch_is_described():
+    e = [randn(4, 8), randn(64, 100)]
+    f = [e[0].clone(), e[1].clone()]
+    f[1][:, 96:] = 0
+    expected, found = arena_of([e[0].double(), e[1].double()]), arena_of(e, f)
+    comparison = compare(arena_of(e), arena_of(f), range(1), [1e-3, 1e-3], 1e-3, "cpu")
+    described = module.describe(comparison, expected, found, (0, 1), 1e-3, 1e-3)
+    assert described is not None
+    assert described["shape"] == (64, 100)
+    assert described["tails"] == ({"axis": 1, "start": 96, "size": 100, "block": 32},)
+    right = compare(expected, expected, range(1), [1e-3, 1e-3], 1e-3, "cpu")
+    assert module.describe(right, expected, expected, (0, 0), 1e-3, 1e-3) is None
 
 
 @pytest.mark.slow

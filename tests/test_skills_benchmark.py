@@ -56,7 +56,7 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     evaluator = ScriptedEvaluator([*[make_verdict()] * 3, SandboxError("the machine")])
     run(monkeypatch, tmp_path, evaluator)
     assert len(evaluator.sources) == wanted
-    path = tmp_path / "runs" / "cpu.jsonl"
+    path = tmp_path / "runs" / "verified-cpu.jsonl"
     whole = path.read_text().splitlines()
     path.write_text("\n".join([*whole[:2], whole[2].replace('"source": "', '"source": "0'), *whole[3:], '{"kernel"']))
     again = ScriptedEvaluator()

@@ -15,7 +15,10 @@ from typing import Any
 
 import torch
 
-CHUNK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}
+from ..layout import Arena
+from .compare import Comparison
+
+CHUNK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 23}
 _SAMPLE = 4096
 """Wrong elements, and elements at large, that fits and hypotheses are tried on."""
 _LINES, _LINE = 64, 4096
@@ -187,6 +190,35 @@ def dissect(
     )
 
 
+def describe(
+    comparison: Comparison,
+    expected: Arena,
+    found: Arena,
+    rows: tuple[int, int],
+    absolute: float | None,
+    relative: float,
+) -> dict[str, Any] | None:
+    """The evidence `anatomy` of a standard trial that failed: of the output that holds its first mismatch.
+
+    Args:
+        comparison: the trial's.
+        expected, found: the arenas that were compared, which may hold different dtypes.
+        rows: the slot of each.
+        absolute, relative: as of `dissect`; where the tolerance is calibrated None, and the protocol's relative one.
+
+    Returns:
+        None where nothing is wrong, or the device has no memory left for it.
+    """
+    if comparison.first is None:
+        return None
+    index = comparison.first["output"]
+    try:
+        pair = (expected.views(rows[0])[index], found.views(rows[1])[index])
+        return dissect(*pair, absolute, relative).to_json()
+    except torch.OutOfMemoryError:
+        return None
+
+
 def _unsqueezed(
     box: tuple[tuple[int, int], ...], shape: tuple[int, ...], axes: list[int]
 ) -> tuple[tuple[int, int], ...]:
@@ -280,13 +312,13 @@ def _scan(pair: _Pair, absolute: float, relative: float) -> _Scan:
     quota = max(_LINES, _SAMPLE * limit // max(pair.elements, limit))
     for block in _blocks(pair.shape, limit):
         e, f = pair.expected[block], pair.found[block]
-        bad, error = _judge(e, f, absolute, relative)
+        bad, error, values = _judge(e, f, absolute, relative)
         count = int(bad.sum())
         if count == 0:
             continue
         scan.wrong += count
-        scan.nonfinite += int((bad & ~torch.isfinite(f)).sum()) if f.is_floating_point() else 0
-        scan.zero += int((bad & (f == 0)).sum())
+        scan.nonfinite += int((bad & ~torch.isfinite(values)).sum())
+        scan.zero += int((bad & (values == 0)).sum())
         _add_profiles(scan, block, bad, error)
         flat = bad.reshape(-1).nonzero().flatten()
         chosen = flat[:: max(1, len(flat) // quota)]
@@ -323,8 +355,10 @@ def _start(block: tuple[slice, ...], shape: tuple[int, ...]) -> int:
     return position
 
 
-def _judge(e: torch.Tensor, f: torch.Tensor, absolute: float, relative: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which elements are wrong, and the absolute error of the finite wrong ones, zero elsewhere."""
+def _judge(
+    e: torch.Tensor, f: torch.Tensor, absolute: float, relative: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Which elements are wrong, the absolute error of the finite wrong ones (zero elsewhere), and what was found."""
     narrow = e.dtype in (torch.float32, torch.float16, torch.bfloat16) and f.dtype == e.dtype
     kind = torch.float32 if narrow else torch.float64
     x, y = e.to(kind), f.to(kind)
@@ -335,7 +369,7 @@ def _judge(e: torch.Tensor, f: torch.Tensor, absolute: float, relative: float) -
         same = (x == y) | (torch.isnan(x) & torch.isnan(y))
         bad = torch.where(finite, bad, ~same)
         error = torch.where(finite, error, 0.0)
-    return bad, error.mul_(bad)
+    return bad, error.mul_(bad), y
 
 
 def _add_profiles(scan: _Scan, block: tuple[slice, ...], bad: torch.Tensor, error: torch.Tensor) -> None:
@@ -423,7 +457,7 @@ class _Places:
             bins = torch.arange(size) * 16 // size
             total = torch.zeros(16, dtype=torch.float64).index_add_(0, bins, sums.cpu())
             held = torch.zeros(16, dtype=torch.float64).index_add_(0, bins, counts)
-            if bool((held == 0).any()):
+            if bool((held == 0).any() or not torch.isfinite(total).all()):
                 continue
             mean = total / held
             rising = bool((mean[1:] >= 0.9 * mean[:-1]).all())
@@ -501,8 +535,10 @@ def _share(flags: torch.Tensor) -> float:
 
 
 def _rms(values: torch.Tensor) -> float:
+    """Root mean square of the finite ones, through their largest, since a square may overflow."""
     finite = values[torch.isfinite(values)]
-    return float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    return largest * float((finite / largest).square().mean().sqrt()) if largest else 0.0
 
 
 def _line(sample: _Sample) -> tuple[float | None, float | None]:
