@@ -86,13 +86,17 @@ def test_an_answer_carries_text_tokens_cost_and_what_was_sent(serve: Serve) -> N
         fails(500, "oops"),
         fails(502, "bad gateway"),
         fails(503, "overloaded"),
+        fails(408, "took too long"),
+        fails(425, "too early"),
+        fails(524, "the proxy waited long enough"),
+        fails(529, "overloaded"),
         sends(b"<html>upstream died</html>", status=502),
         hangs_up,
         sends(b'{"id": "chatcmpl-1", "choices": ['),
         sends(b""),
         sends(b'{"choices": []}'),
     ],
-    ids=["429", "500", "502", "503", "html", "cut", "malformed", "empty", "no-choices"],
+    ids=["429", "500", "502", "503", "408", "425", "524", "529", "html", "cut", "malformed", "empty", "no-choices"],
 )
 def test_a_transient_fault_is_asked_again(serve: Serve, fault: Behaviour) -> None:
     server = serve(fault, fault, says("at last"))
