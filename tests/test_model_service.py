@@ -202,8 +202,13 @@ def test_an_answer_may_come_in_pieces(serve: Serve) -> None:
     assert server.requests[0]["stream"] is True
 
 
-def test_a_stream_that_is_cut_in_the_middle_is_asked_for_again(serve: Serve) -> None:
-    server = serve(stops_streaming("half of an ans"), says("whole"))
+@pytest.mark.parametrize(
+    "last",
+    [b"", b'data: {"error": {"message": "Overloaded", "type": "server_error"}}\n\n', b'data: {"id": "chat\n\n'],
+    ids=["nothing", "an error", "garbage"],
+)
+def test_a_stream_that_is_cut_in_the_middle_is_asked_for_again(serve: Serve, last: bytes) -> None:
+    server = serve(stops_streaming("half of an ans", last), says("whole"))
     assert make_model(stream=True).query(MESSAGES).text == "whole"
     assert len(server.requests) == 2
 
