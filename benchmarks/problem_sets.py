@@ -1,9 +1,9 @@
 """How much of other problem sets loads, and how many of their references run: `benchmarks/results/problem-sets.md`.
 
-    python benchmarks/problem_sets.py CHECKOUT... [--out FILE] [--only GLOB] [--judge N] [--record FILE]
+    python benchmarks/problem_sets.py CHECKOUT... [--out FILE] [--only GLOB] [--judge N] [--record FILE] [--mib N]
 
 Every problem is loaded. Its reference runs on the CPU in a child process of its own, as the user `nobody` where this
-one is root, without a network, with limits on memory and time: one call on inputs of at most 256 MiB; where they are
+one is root, without a network, with limits on memory and time: one call on inputs of at most `--mib`; where they are
 larger, the same on PyTorch's meta device, which knows shapes alone. `--judge N` has the first N references of each set
 that ran, spread over the set, judged as their own answers, under the protocol `kernelbench`, in the process sandbox.
 With `--record` each set's result is kept as a line of a file, and a set that is there is not run again.
@@ -36,16 +36,17 @@ from kbenv.problems import Problem
 from kbenv.problems.loaders import kernelbench_verified, recognise
 from kbenv.protocol import D1_D4
 
-INPUT_BYTES = 256 << 20
+INPUT_MIB = 256
 MEMORY_BYTES = 6 << 30
 TIME_S = 20.0
+"""Of processor time; three times that by the clock."""
 NOBODY = 65534
 CLONE_NEWNET = 0x40000000
 PR_SET_KEEPCAPS, CAPABILITY_VERSION_3, CAP_DAC_READ_SEARCH = 8, 0x20080522, 1 << 2
 STATES = ("cpu", "meta", "gpu", "package", "limit", "fails")
 """What became of a reference: ran; ran on the meta device; needs a GPU; lacks a package; ran into a limit; fails."""
 HEADERS = (
-    "set", "version", "licence", "problems", "load", "run on the CPU", "on meta", "need a GPU", "lack a package",
+    "set", "version", "licence", "problems", "load", "MiB", "run on the CPU", "on meta", "need a GPU", "lack a package",
     "too large or slow", "fail", "judged as their own answer",
 )  # fmt: skip
 
@@ -64,6 +65,7 @@ class Found:
     failed: list[str] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
+    largest_mib: int = INPUT_MIB
     credited: int = 0
 
 
@@ -75,13 +77,14 @@ def main() -> int:
     parser.add_argument("--only", default="*", metavar="GLOB", help="ids to run")
     parser.add_argument("--judge", type=int, default=0, metavar="N")
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--mib", type=int, default=INPUT_MIB, metavar="N", help="largest inputs that are drawn")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     known = read_record(arguments.record)
     found = []
     for folder in arguments.folders:
         if folder.name not in known:
-            known[folder.name] = examine(folder, arguments.only, arguments.judge)
+            known[folder.name] = examine(folder, arguments.only, arguments.judge, arguments.mib)
             if arguments.record is not None:
                 with arguments.record.open("a", encoding="utf-8") as lines:
                     lines.write(json.dumps({"folder": folder.name, **asdict(known[folder.name])}) + "\n")
@@ -101,11 +104,12 @@ def read_record(path: Path | None) -> dict[str, Found]:
     return {entry.pop("folder"): Found(**entry) for entry in entries}
 
 
-def examine(folder: Path, only: str, judged: int) -> Found:
+def examine(folder: Path, only: str, judged: int, largest_mib: int = INPUT_MIB) -> Found:
     """Loads and runs one set."""
+    torch.rand(1, device="meta") + 1  # loads what every child would load anew
     loader = recognise(folder)
     entries = {id: path for id, path in loader.find(folder).items() if fnmatch.fnmatch(id, only)}
-    found, running = Found(folder.name, None, None, problems=len(entries)), []
+    found, running = Found(folder.name, None, None, problems=len(entries), largest_mib=largest_mib), []
     for id, path in entries.items():
         try:
             problem = loader.load(id, path)
@@ -118,7 +122,7 @@ def examine(folder: Path, only: str, judged: int) -> Found:
                 problem.origin.name, problem.origin.version, problem.origin.licence,
             )  # fmt: skip
         problem = smallest_case(problem)
-        state, words = run_apart(problem)
+        state, words = run_apart(problem, largest_mib << 20)
         found.states[state] += 1
         print(f"{problem.id}: {state} {words}", file=sys.stderr, flush=True)
         if state == "fails":
@@ -158,7 +162,7 @@ def smallest_case(problem: Problem) -> Problem:
     return problem.for_case((checked or [problem.cases[0].name])[0])
 
 
-def run_apart(problem: Problem) -> tuple[str, str]:
+def run_apart(problem: Problem, largest_bytes: int) -> tuple[str, str]:
     """One call of the reference in a child; its state and a word on it."""
     readable, writable = os.pipe()
     with tempfile.TemporaryDirectory() as scratch:
@@ -166,13 +170,13 @@ def run_apart(problem: Problem) -> tuple[str, str]:
         child = os.fork()
         if child == 0:
             os.close(readable)
-            _run_and_exit(problem, writable, scratch)
+            _run_and_exit(problem, largest_bytes, writable, scratch)
         os.close(writable)
         with os.fdopen(readable, "rb") as answer:
-            ended = _wait(child, TIME_S)
+            ended = _wait(child, 3 * TIME_S)
             data = answer.read()
     if not ended:
-        return "limit", f"no answer within {TIME_S:g} s"
+        return "limit", f"no answer within {3 * TIME_S:g} s"
     if not data:
         return "limit", "the process was killed"
     state, words = json.loads(data)
@@ -191,13 +195,13 @@ def _wait(child: int, seconds: float) -> bool:
     return False
 
 
-def _run_and_exit(problem: Problem, writable: int, scratch: str) -> None:
+def _run_and_exit(problem: Problem, largest_bytes: int, writable: int, scratch: str) -> None:
     """In the child: gives up what it can, runs the reference, writes the answer."""
     answer: tuple[str, str]
     try:
         _confine(scratch)
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-            answer = _run(problem, scratch)
+            answer = _run(problem, largest_bytes, scratch)
     except BaseException as e:
         answer = _state_of(e), f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"
     os.write(writable, json.dumps(answer).encode())
@@ -226,7 +230,7 @@ def _confine(scratch: str) -> None:
     os.environ.update(HOME=scratch, TMPDIR=scratch, TRITON_CACHE_DIR=scratch)
 
 
-def _run(problem: Problem, scratch: str) -> tuple[str, str]:
+def _run(problem: Problem, largest_bytes: int, scratch: str) -> tuple[str, str]:
     path = Path(scratch) / "problem.py"
     path.write_text(problem.source_for("cpu"), encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "problem", "__file__": str(path)}
@@ -237,7 +241,7 @@ def _run(problem: Problem, scratch: str) -> tuple[str, str]:
                 size = sum(t.numel() * t.element_size() for t in _tensors(namespace["get_inputs"]()))
         except Exception:
             size = 0  # it reads values, or insists on the CPU: then draw in earnest, under the limits
-        device = "cpu" if size <= INPUT_BYTES else "meta"
+        device = "cpu" if size <= largest_bytes else "meta"
         torch.manual_seed(0)
         with torch.device(device):
             wanted = namespace["get_init_inputs"]()
@@ -295,7 +299,7 @@ def report(found: list[Found], *, judged: bool) -> str:
         f"{date.today():%Y-%m-%d}; {platform.processor() or platform.machine()}, {os.cpu_count()} cores, no GPU; "
         f"Python {platform.python_version()}, torch {torch.__version__}. Made by `python benchmarks/problem_sets.py "
         f"CHECKOUT...{' --judge N' if judged else ''}`, which says what each column means. For a problem with several "
-        "cases one that is small has run.",
+        "cases one that is small has run; MiB: the largest inputs that were drawn.",
         "",
         "| " + " | ".join(HEADERS) + " |",
         "|" + "---|" * len(HEADERS),
@@ -303,7 +307,7 @@ def report(found: list[Found], *, judged: bool) -> str:
     for item in found:
         answers = [line for line in item.judged if ": refused" not in line]
         cells = (
-            item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded,
+            item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded, item.largest_mib,
             *(item.states[state] for state in STATES), f"{item.credited} of {len(answers)}" if answers else "-",
         )  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")

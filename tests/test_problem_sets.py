@@ -48,7 +48,7 @@ def script() -> ModuleType:
 def test_each_reference_has_a_process_of_its_own_and_a_limit(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script, "TIME_S", 2.0)
+    monkeypatch.setattr(script, "TIME_S", 3.0)
     (tmp_path / "level1").mkdir()
     for number, (forward, size) in FORWARDS.items():
         source = PROBLEM.format(forward=forward, size=size)
@@ -60,7 +60,7 @@ def test_each_reference_has_a_process_of_its_own_and_a_limit(
     assert found.failed == ["kernelbench/level1/3: KeyError: 'a'"]
     assert "found no get_inputs" in found.refused[0]
     text = script.report([found], judged=False)
-    assert "| kernelbench | unknown | MIT | 8 | 7 | 1 | 1 | 1 | 1 | 2 | 1 | - |" in text
+    assert "| kernelbench | unknown | MIT | 8 | 7 | 256 | 1 | 1 | 1 | 1 | 2 | 1 | - |" in text
     assert "- kernelbench/level1/3: KeyError: 'a'" in text
 
 
