@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/ready
 REPLAY := replay:examples/replay
 PROBLEMS := core/*
+PART := 1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -33,12 +34,16 @@ run: $(STAMP) ## best of five single shots, then a multi-turn refinement, on the
 	$(BIN)/kbenv run --agent multi-turn --turns 6 --model $(REPLAY) --problems '$(PROBLEMS)' --out runs/multi-turn
 
 .PHONY: test
-test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one file in three)
+test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one file in six)
 	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm and not corpus' --durations=10
 
 .PHONY: test-corpora
-test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out, and where there is an engine all in Docker
-	@$(BIN)/python -m pytest tests/judge -m '(corpus or docker) and not gpu' --durations=10
+test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out, of three parts those of PART=1, 2 or 3
+	@$(BIN)/python -m pytest tests/judge -m 'corpus_$(PART) and not gpu and not docker' --durations=10
+
+.PHONY: test-corpora-docker
+test-corpora-docker: $(STAMP) ## of each corpus the file in six that `make test` judges, in Docker
+	@$(BIN)/python -m pytest tests/judge -m 'docker and not corpus and not gpu' --durations=10
 
 .PHONY: test-gpu
 test-gpu: $(STAMP) ## the tests that need a CUDA device

@@ -114,7 +114,7 @@ class Turn:
         verdict: None when the answer was not judged (the agent said that it was done and sent no code).
         reward: the environment's.
         messages: the whole conversation that was answered, as it was sent.
-        completion: the answer with all that the service said of it.
+        outcome: what kind of answer it is, see `Completion`.
         parents: of a search, the samples of the answers that it was made from.
         feedback: the environment's text on it; None where the environment had none to give.
     """

@@ -65,6 +65,7 @@ class Kind:
         answers: most answers to one problem.
         episode: whether it plays `SingleTurnEnv` or `MultiTurnEnv`.
         uses: the settings that it has a use for beside `calls`.
+        one_answer: whether each of its samples is a single answer.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Kind:
     answers: Callable[[Settings], int]
     episode: Episode
     uses: frozenset[str]
+    one_answer: bool = False
 
     def turns(self, settings: Settings) -> int:
         """Most answers of one episode of its environment."""
@@ -130,14 +132,14 @@ AGENTS: Mapping[str, Kind] = MappingProxyType(
     {
         kind.name: kind
         for kind in (
-            Kind("single-shot", _single_shot, _shots, "single", frozenset({"n", "at_once"})),
+            Kind("single-shot", _single_shot, _shots, "single", frozenset({"n", "at_once"}), one_answer=True),
             Kind(
                 "multi-turn", _multi_turn, lambda settings: _turns(settings) * (settings.n or 1), "multi",
                 _SHARED | {"n", "turns"},
             ),
             Kind(
                 "search", _search, lambda settings: settings.calls or DEFAULT_CALLS, "single",
-                _SHARED | {"at_once", "selection", "parents", "children"},
+                _SHARED | {"at_once", "selection", "parents", "children"}, one_answer=True,
             ),
             Kind(
                 "reflect", _reflect, lambda settings: _calls(settings) * (settings.n or 1), "single",

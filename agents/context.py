@@ -32,7 +32,8 @@ class Context:
 
     Attributes:
         policy: "full": every earlier answer with its feedback; "last": the last `k`; "best-last": those and the fastest
-            credited one; "summary": the last `k` to `2k`, and of the earlier ones a summary by the model.
+            credited one; "summary": the last `k` to `2k`, the fastest credited one, and a summary by the model of those
+            before.
         max_tokens: whatever the policy says, the oldest are left out (the best one last) until the conversation has at
             most so many tokens; where that is not enough, of the last answer only the code is sent. None: no limit.
         count: how tokens are counted; for a service's model `LitellmModel.count_tokens`.
@@ -87,7 +88,7 @@ class Context:
             last = last[-self.k :]
         elif self.policy == "summary":
             last = last[summarised:]
-        if self.policy == "best-last" and best is not None and best not in last:
+        if self.policy in ("best-last", "summary") and best is not None and best not in last:
             return [best, *last]
         return list(last)
 
@@ -109,9 +110,10 @@ def _conversation(
     for number in [*kept, len(turns)]:
         left_out = number - before - 1
         if left_out:
-            values = {"first": before + 2, "last": number, "summary": summary if before == -1 else None}
+            values = {"first": before + 2, "last": number, "summary": summary}
             content = render("left_out.j2", said=messages[-1].content, **values).strip()
             messages[-1] = replace(messages[-1], content=content)
+            summary = None  # it is of all that is left out, and said once
         if number < len(turns):
             turn = turns[number]
             # An empty answer is no message to most services.

@@ -109,6 +109,8 @@ class LitellmModel:
             raise UsageError(f"{name} calls no tools: leave out --tool")
         self._tool = tool
         self._stream = stream
+        counts = supported is None or "stream_options" in supported
+        self._stream_options: dict[str, Any] = {"stream_options": {"include_usage": True}} if counts else {}
         self._timeout_s = timeout_s
         self._slot = (throttle or Throttle()).slot(self.provider)
         self._transient = tuple(getattr(self._litellm, kind) for kind in TRANSIENT)
@@ -171,7 +173,7 @@ class LitellmModel:
         if tools:
             options["tools"] = [_tool()]
         if self._stream:
-            options |= {"stream": True, "stream_options": {"include_usage": True}}
+            options |= {"stream": True, **self._stream_options}
         # Retries are tenacity's alone: those of litellm and of the provider's client would multiply them.
         request = {"model": self.name, "messages": payload, "num_retries": 0, "max_retries": 0}
         with self._slot:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from kbenv.problems.problem import parse_source
 
@@ -20,7 +21,7 @@ DONE = "<done/>"
 
 _MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew[ \t]*[(:\[]|ModelNew[ \t]*(?::[^=\n]+)?=)", re.MULTILINE)
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})(.*)$", re.DOTALL)
-_BEHIND_TEXT = re.compile(r"^([ \t]*[^`~\n]*[^`~\s][ \t:]+)(`{3,}(?:python|py|python3)[ \t]*)$", re.IGNORECASE)
+_BEHIND_TEXT = re.compile(r"^(?=[ \t]*[^`~\s])([^`~\n]{1,300}(?<=[ \t:]))(`{3,}(?:python3?|py)[ \t]*)$", re.IGNORECASE)
 _QUOTE = re.compile(r"^[ \t]{0,3}>[ \t]?")
 _LANGUAGE = re.compile(r"[A-Za-z0-9+#_]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -38,12 +39,10 @@ _MARKS = re.compile(
     r"|<\|start\|>assistant|</s>|<｜end▁of▁sentence｜>|<end_of_turn>"
 )
 """What a chat template should have taken away."""
-_TAGGED = re.compile(
-    r"<(code|answer|python|solution|kernel|source|file)\b[^>\n]*>[ \t]*\n(.*?)\n[ \t]*</\1>", re.DOTALL
-)
-_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_TAG = re.compile(r"<(code|answer|python|solution|kernel|source|file)\b[^>\n]*>[ \t]*\n")
 _LOOK_BACK = 50
-"""Blocks, from the first, that are read a second time where a string seems to be open at their end."""
+"""So many blocks are read a second time where a string seems to be open at their end, and so many tags are followed."""
+_CALL = re.compile(r"<tool_call>")
 _JSON_CHARACTERS = 1_000_000
 """Longer text is not looked into as JSON."""
 
@@ -114,16 +113,23 @@ def _parses(source: str) -> bool:
 
 def _untagged(bare: str) -> str:
     """Bare Python without the tags around it and without what ends an episode."""
-    tagged = [match[2] for match in _TAGGED.finditer(bare) if _MODEL_NEW.search(match[2])]
-    text = tagged[-1] if tagged else bare
-    return _finished(line for line in text.split("\n") if line.strip() != DONE)
+    tagged = [text for text in _between(bare, _TAG, "</{}>") if _MODEL_NEW.search(text)]
+    return _finished(line for line in (tagged[-1] if tagged else bare).split("\n") if line.strip() != DONE)
+
+
+def _between(text: str, opening: re.Pattern[str], closing: str) -> Iterator[str]:
+    """What stands between the first openings and their closings, in which {} is the opening's first group."""
+    for match in islice(opening.finditer(text), _LOOK_BACK):
+        end = text.find(closing.format(*match.groups()), match.end())
+        if end >= 0:
+            yield text[match.end() : end]
 
 
 def _in_json(text: str) -> str | None:
     """The longest string that defines `ModelNew` in a text that is JSON, or a tool call written as text."""
     if "ModelNew" not in text or len(text) > _JSON_CHARACTERS:
         return None
-    for candidate in (text, *(match[1] for match in _CALL.finditer(text))):
+    for candidate in (text, *_between(text, _CALL, "</tool_call>")):
         if not candidate.lstrip().startswith(("{", "[")):
             continue
         try:

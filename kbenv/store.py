@@ -107,7 +107,6 @@ class Store:
 
     def __init__(self, directory: Path, config: dict[str, JsonValue]) -> None:
         self.directory = directory
-        self.config = config
         path = directory / RUN_FILE
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -155,16 +154,8 @@ class Store:
             ) from error
 
     def calls(self) -> Iterator[StoredCall]:
-        """Every call on disk, turns included, by problem, sample and index.
-
-        Raises:
-            UsageError: a file is damaged.
-        """
-        paths = [*self.directory.rglob("sample-*/turn-*.json"), *self.directory.rglob("sample-*/call-*.json")]
-        for path in sorted(paths, key=_natural_order):
-            call = _read(path, StoredTurn if path.name.startswith("turn-") else StoredCall, None)
-            if call is not None:
-                yield call
+        """Every call on disk, as `read_calls`."""
+        return read_calls(self.directory)
 
     def spent(self) -> tuple[int, float | None]:
         """How many calls are on disk, and what they have cost together; None when one of them has no known cost."""
@@ -186,19 +177,32 @@ class Store:
         return self.directory / _folder(problem) / f"sample-{sample}" / f"{kind}-{index:03d}.json"
 
 
-def open_store(directory: Path) -> Store:
-    """The store of a run that exists, with the configuration that it has.
+def read_run(directory: Path) -> StoredRun:
+    """What the run in `directory` was started with.
 
     Raises:
-        UsageError: there is no run in `directory`, or its `run.json` is damaged.
+        UsageError: there is no run, or its file is damaged.
     """
     path = directory / RUN_FILE
     try:
-        return Store(directory, StoredRun.model_validate_json(path.read_bytes()).config)
-    except FileNotFoundError as error:
-        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from error
-    except ValidationError as error:
+        return StoredRun.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from None
+    except (OSError, ValidationError) as error:
         raise _damaged(path, error) from error
+
+
+def read_calls(directory: Path) -> Iterator[StoredCall]:
+    """Every call on disk, turns included, by problem, sample and index.
+
+    Raises:
+        UsageError: a file is damaged.
+    """
+    paths = [*directory.rglob("sample-*/turn-*.json"), *directory.rglob("sample-*/call-*.json")]
+    for path in sorted(paths, key=_natural_order):
+        call = _read(path, StoredTurn if path.name.startswith("turn-") else StoredCall, None)
+        if call is not None:
+            yield call
 
 
 _Call = TypeVar("_Call", bound=StoredCall)

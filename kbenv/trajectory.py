@@ -32,9 +32,8 @@ FEATURES: Mapping[str, str] = {
 """Every field of a line and its type; all but the first six may be null."""
 
 
-def turn_line(turn: StoredCall, agent: str) -> dict[str, Any]:
+def turn_line(turn: StoredTurn, agent: str) -> dict[str, Any]:
     """One line of `trajectories.jsonl`: an answer and, once judged, what became of it."""
-    assert isinstance(turn, StoredTurn)
     verdict = turn.verdict
     speedup = verdict.speedup if verdict is not None else None
     hardware = verdict.hardware if verdict is not None else None

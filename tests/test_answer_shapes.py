@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 from kbenv.agents import Completion
-from kbenv.extraction import extract_code
+from kbenv.extraction import extract_code, says_done
 
 CODE = '''\
 import torch
@@ -126,6 +127,29 @@ def test_an_example_in_a_docstring_does_not_end_the_block() -> None:
 def test_a_name_that_is_assigned_counts_as_defined() -> None:
     code = "import torch\n\nFused = torch.nn.ReLU\nModelNew = Fused\n"
     assert extract_code(f"```python\n{code}```\n```python\nprint(ModelNew())\n```") == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<code>\n" * 100_000 + CODE,
+        "<tool_call>{" * 80_000 + "ModelNew",
+        ": " * 500_000 + "```js",
+        "x" * 1_000_000 + "```python",
+        '```python\n"""\n```\n' * 50_000,
+        "<|channel|>analysis" * 50_000 + "<|channel|>final<|message|>" + BLOCK,
+        "[THINK]" * 100_000 + "[/THINK]" + BLOCK,
+        "> ```python\n" * 100_000,
+        '{"a": ' * 100_000 + "ModelNew",
+        "sorry " * 200_000,
+    ],
+)
+def test_no_answer_takes_long(text: str) -> None:
+    started = time.monotonic()
+    extract_code(text)
+    says_done(text)
+    _ = Completion(text).outcome
+    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from kbenv.agents import Completion, Trajectory, Turn
+from kbenv.agents.model import ContextWindowError
 from kbenv.cli import main, run
 from kbenv.cli.agents import OpenedModel
 from kbenv.errors import ModelError, SandboxError
@@ -22,6 +23,7 @@ from tests.fakes import ScriptedEvaluator, make_verdict
 from tests.models import ScriptedModel, make_answer
 
 SCRIPT = '[[rule]]\nwhen = ""\nanswer = ["a.md", "b.md"]\n'
+FOUR = "core/level1/relu,core/level1/softmax,core/level1/matmul,core/level1/layer_norm"
 Start = Callable[..., ScriptedEvaluator]
 
 
@@ -65,6 +67,12 @@ def use_model(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
         return OpenedModel(name, problems, lambda problem: model)
 
     monkeypatch.setattr(run, "open_model", open_model)
+
+
+def distinct() -> ScriptedModel:
+    """A model whose answers all differ: equal ones may be judged once."""
+    numbers = iter(range(1000))
+    return ScriptedModel([lambda messages: make_answer(next(numbers))])
 
 
 def test_a_complete_run_exits_with_zero_whatever_the_verdicts(
@@ -157,6 +165,17 @@ def test_a_model_that_fails_for_good_stops_the_run_with_three(
     said = capsys.readouterr()
     assert said.err == "kbenv: some/model: AuthenticationError: no\n"
     assert "1 answers" in said.out
+
+
+def test_a_problem_that_is_too_long_for_the_model_does_not_stop_the_others(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    use_model(monkeypatch, ScriptedModel([ContextWindowError("some/model: too long"), make_answer()]))
+    assert main(arguments(tmp_path, "some/model", "-n", "1", problems="core/level1/relu,core/level1/softmax")) == 0
+    out = capsys.readouterr().out
+    assert "core/level1/relu: some/model: too long\n" in out
+    assert "core/level1/softmax sample 0: PASSED" in out
 
 
 def test_a_full_disk_stops_the_run_with_three_and_asks_nothing_more(
@@ -259,6 +278,8 @@ def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
         (["--calls", "0"], "--calls must be at least 1"),
         (["--calls", "2", "-n", "3"], "-n 3 samples need more than --calls 2"),
         (["--agent", "search", "-n", "3"], "-n belongs to other agents than search"),
+        (["--patience", "3"], "--patience belongs to other agents than single-shot"),
+        (["--agent", "reflect", "--parents", "3"], "--parents belongs to other agents than reflect"),
         (["--agent", "nobody"], "must be one of single-shot, multi-turn"),
         (["--feedback", "x"], "--feedback must be e, p, e,p or none"),
         (["--target-speedup", "0"], "--target-speedup must be above 0"),
@@ -307,7 +328,7 @@ def test_several_agents_and_models_share_a_budget_and_are_compared(
     tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    use_model(monkeypatch, distinct())
     agents = ["--agent", "multi-turn", "--agent", "search", "--model", "other/model"]
     assert main(arguments(tmp_path, "some/model", *agents, "--calls", "4", "--max-calls", "14")) == 1
     said = capsys.readouterr()
@@ -332,10 +353,10 @@ def test_every_agent_runs_from_the_command_line_and_goes_on_from_the_disk(
 ) -> None:
     verdicts = [make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(speedup=3.0)]
     start(*verdicts)
-    numbers = iter(range(100))
-    model = ScriptedModel([lambda messages: make_answer(next(numbers))])
+    model = distinct()
     use_model(monkeypatch, model)
-    more = ["--agent", agent, "--calls", "6", "--context", "summary", "--context-answers", "1"]
+    more = ["--agent", agent, "--calls", "6"]
+    more += [] if agent == "single-shot" else ["--context", "summary", "--context-answers", "1"]
     assert main(arguments(tmp_path, "some/model", *more)) == 0
     assert len(model.asked) == 6
     first = capsys.readouterr().out
@@ -349,7 +370,7 @@ def test_a_run_leaves_its_trajectories_and_its_ledger(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    use_model(monkeypatch, distinct())
     assert main(arguments(tmp_path, "some/model", "--agent", "reflect", "--calls", "3")) == 0
     turns = [json.loads(line) for line in (tmp_path / "run" / "trajectories.jsonl").read_text().splitlines()]
     calls = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
@@ -365,8 +386,7 @@ def test_a_run_is_exported_as_turns_pairs_conversations_and_ledger(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0), make_verdict(speedup=1.0))
-    numbers = iter(range(100))
-    use_model(monkeypatch, ScriptedModel([lambda messages: make_answer(next(numbers))]))
+    use_model(monkeypatch, distinct())
     assert main(arguments(tmp_path, "some/model", "-n", "3", "--at-once", "1")) == 0
     capsys.readouterr()
     counts = {}
@@ -386,7 +406,7 @@ def test_a_dry_run_asks_nothing_and_says_what_it_would_take(
     model = ScriptedModel([make_answer()])
     use_model(monkeypatch, model)
     agents = ["--agent", "single-shot", "--agent", "multi-turn", "--calls", "10", "--dry-run"]
-    assert main(arguments(tmp_path, "some/model", *agents, problems="core/level1/*")) == 0
+    assert main(arguments(tmp_path, "some/model", *agents, problems=FOUR)) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     single, multi = rows[1], rows[2]
     assert single[:4] == ["single-shot", "some/model", "4", "40"]
@@ -425,7 +445,7 @@ def test_execution_feedback_is_a_switch(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, feedback: str, told: bool
 ) -> None:
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    model = ScriptedModel([make_answer()])
+    model = distinct()
     use_model(monkeypatch, model)
     more = ["--agent", "multi-turn", "--turns", "3", "--feedback", feedback]
     assert main(arguments(tmp_path, "some/model", *more)) == 0
@@ -440,7 +460,7 @@ def test_an_agent_of_ones_own_runs_from_the_command_line(
     from tests.test_catalog import own_agent
 
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
-    use_model(monkeypatch, ScriptedModel([make_answer()]))
+    use_model(monkeypatch, distinct())
     (tmp_path / "mine.py").write_text(own_agent())
     more = ["--agent", f"{tmp_path / 'mine.py'}:Mine", "--calls", "4"]
     assert main(arguments(tmp_path, "some/model", *more)) == 0

@@ -81,6 +81,15 @@ def test_a_summary_stands_for_what_it_sums_up() -> None:
     assert messages[1].content.endswith("Nothing worked.")
 
 
+@pytest.mark.parametrize(("best", "notes_at"), [(0, 3), (1, 1)])
+def test_a_summary_does_not_cost_the_best_answer(best: int, notes_at: int) -> None:
+    messages = Context("summary", k=2).compose(TASK, make_turns(5, best), "Nothing else worked.", 3)
+    assert kept(messages) == [best, 3, 4]
+    assert [number for number, message in enumerate(messages) if "Nothing else worked." in message.content] == [
+        notes_at
+    ]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_oldest_goes_first_and_the_best_last_when_tokens_run_out(policy: Policy) -> None:
     turns = make_turns(6, best=2)

@@ -48,3 +48,8 @@ def test_a_submissions_own_jitter_hides_nothing():
     series = apart({"reference": 1.0, "submission": 1.0}, {})
     series.turns["submission"][::2] = [turn + 50.0 for turn in series.turns["submission"][::2]]
     assert _slower_in_single_calls(series, 0.1, 1.0)
+
+
+def test_nor_does_a_disturbed_device():
+    series = apart({"reference": 1.0, "submission": 1.0}, {}, jitter=1.0)
+    assert _slower_in_single_calls(series, 0.1, 1.0)

@@ -25,7 +25,15 @@ REPLAY_PREFIX = "replay:"
 SHIPPED_REPLAY = Path("examples") / "replay"
 AT_ONCE = 8
 """Requests at once to a provider, unless told otherwise."""
+CONTEXT_ANSWERS = 3
 AUTO = "auto"
+
+_SETTINGS = {
+    "n": "n", "turns": "turns", "tokens": "tokens", "target_speedup": "stop", "patience": "stop", "context": "context",
+    "context_answers": "context", "context_tokens": "context", "selection": "selection", "parents": "parents",
+    "children": "children", "repairs": "repairs",
+}  # fmt: skip
+"""Of options that not every agent has a use for, the setting that they are part of."""
 
 OpenModel = Callable[[str], "Model"]
 
@@ -59,11 +67,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("what the agent does")
     group.add_argument(
-        "--context", choices=("full", "last", "best-last", "summary"), default="full",
+        "--context", choices=("full", "last", "best-last", "summary"),
         help="what of the conversation is sent again: all (default), the last K answers, those and the best, or those "
         "and the model's summary of the others",
     )  # fmt: skip
-    group.add_argument("--context-answers", type=int, default=3, metavar="K", help="see --context (default: 3)")
+    group.add_argument("--context-answers", type=int, metavar="K", help="see --context (default: 3)")
     group.add_argument(
         "--context-tokens", type=int, metavar="N",
         help="send at most so many tokens: the oldest answers are left out (default: what the model's window holds)",
@@ -74,16 +82,12 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "e,p or none",
     )  # fmt: skip
     group.add_argument(
-        "--selection", choices=("beam", "evolution"), default="beam", help="search: how parents are chosen"
+        "--selection", choices=("beam", "evolution"), help="search: how parents are chosen (default: beam)"
     )
-    group.add_argument("--parents", type=int, default=2, metavar="N", help="search: answers that are refined at a time")
-    group.add_argument("--children", type=int, default=2, metavar="N", help="search: refinements of each (default: 2)")
+    group.add_argument("--parents", type=int, metavar="N", help="search: answers refined at a time (default: 2)")
+    group.add_argument("--children", type=int, metavar="N", help="search: refinements of each (default: 2)")
     group.add_argument(
-        "--repairs",
-        type=int,
-        default=3,
-        metavar="N",
-        help="reflect, skills: failures before another approach (default: 3)",
+        "--repairs", type=int, metavar="N", help="reflect, skills: failures before another approach (default: 3)"
     )
     group = parser.add_argument_group("model")
     group.add_argument(
@@ -144,8 +148,8 @@ def check_agent_options(arguments: argparse.Namespace) -> None:
             raise UsageError(f"{_option(name)} must be above 0; found {value}")
     parse_feedback(arguments.feedback)
     kinds = choose_agents(arguments)
-    for name in ("n", "turns", "tokens"):
-        if getattr(arguments, name) is not None and not any(name in kind.uses for kind in kinds):
+    for name, setting in _SETTINGS.items():
+        if getattr(arguments, name) is not None and not any(setting in kind.uses for kind in kinds):
             raise UsageError(f"{_option(name)} belongs to other agents than {', '.join(arguments.agent)}")
     if arguments.calls is not None and arguments.n is not None and arguments.n > arguments.calls:
         raise UsageError(f"-n {arguments.n} samples need more than --calls {arguments.calls}")
@@ -174,23 +178,21 @@ def agent_settings(arguments: argparse.Namespace, service: LitellmModel | None, 
     from kbenv.agents.context import Context, estimate_tokens
     from kbenv.agents.stopping import Stop
 
+    chosen = {name: getattr(arguments, name) for name in ("selection", "parents", "children", "repairs")}
     return Settings(
         n=arguments.n,
         turns=arguments.turns,
         calls=arguments.calls,
         tokens=arguments.tokens,
         context=Context(
-            arguments.context,
-            arguments.context_answers,
+            arguments.context or "full",
+            arguments.context_answers or CONTEXT_ANSWERS,
             arguments.context_tokens or (service.window() if service is not None else None),
             service.count_tokens if service is not None else estimate_tokens,
         ),
         stop=Stop(arguments.target_speedup, arguments.patience),
         at_once=at_once,
-        selection=arguments.selection,
-        parents=arguments.parents,
-        children=arguments.children,
-        repairs=arguments.repairs,
+        **{name: value for name, value in chosen.items() if value is not None},
     )
 
 

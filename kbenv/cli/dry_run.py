@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kbenv.cli.run import Plan
+    from kbenv.cli.run import Run
 
 ANSWER_TOKENS = 4000
 FEEDBACK_TOKENS = 300
 
 
-def print_estimate(console: Console, plans: Sequence[Plan]) -> int:
+def print_estimate(console: Console, runs: Sequence[Run]) -> int:
     """Prints a line for each run, and returns the exit code."""
     from rich.table import Table
     from rich.text import Text
@@ -27,13 +27,13 @@ def print_estimate(console: Console, plans: Sequence[Plan]) -> int:
     for name in ("agent", "model", "problems", "calls", "prompt tokens", "answer tokens", "cost", "sent"):
         table.add_column(name, overflow="fold")
     total: float | None = 0.0
-    for plan in plans:
-        calls, prompt, answer = estimate(plan)
-        cost = _cost(plan, prompt, answer)
+    for run in runs:
+        calls, prompt, answer = estimate(run)
+        cost = _cost(run, prompt, answer)
         total = None if total is None or cost is None else total + cost
-        sent = "" if plan.model.service is None else str(plan.model.service.settings or "the provider's defaults")
+        sent = "" if run.model.service is None else str(run.model.service.settings or "the provider's defaults")
         cells = (
-            plan.kind.name, plan.model.name, str(len(plan.model.problems)), f"{calls:,}", f"{prompt:,}", f"{answer:,}",
+            run.kind.name, run.model.name, str(len(run.model.problems)), f"{calls:,}", f"{prompt:,}", f"{answer:,}",
             "unknown" if cost is None else f"${cost:.2f}", sent,
         )  # fmt: skip
         table.add_row(*map(Text, cells))
@@ -43,48 +43,48 @@ def print_estimate(console: Console, plans: Sequence[Plan]) -> int:
     return 0
 
 
-def estimate(plan: Plan) -> tuple[int, int, int]:
+def estimate(run: Run) -> tuple[int, int, int]:
     """Calls, tokens of prompts and tokens of answers, of all problems together, at most."""
     from kbenv.agents import Message
     from kbenv.prompt import render_prompt
     from kbenv.prompts import render
 
-    evaluator, settings = plan.evaluator, plan.settings
-    calls = plan.kind.answers(settings)
-    answer = _answer_tokens(plan)
-    system = Message("system", render("system.j2", turns=plan.kind.turns(settings)))
+    evaluator, settings = run.evaluator, run.settings
+    calls = run.kind.answers(settings)
+    answer = _answer_tokens(run)
+    system = Message("system", render("system.j2", turns=run.kind.turns(settings)))
     prompt_tokens = 0
-    for problem in plan.model.problems:
-        text = render_prompt(problem, evaluator.protocol, evaluator.device, evaluator.backend, plan.prompt)
+    for problem in run.model.problems:
+        text = render_prompt(problem, evaluator.protocol, evaluator.device, evaluator.backend, run.prompt)
         task = settings.context.count([system, Message("user", text)])
-        sizes = [task + earlier * (answer + FEEDBACK_TOKENS) for earlier in _earlier(plan, calls)]
+        sizes = [task + earlier * (answer + FEEDBACK_TOKENS) for earlier in _earlier(run, calls)]
         limit = settings.context.max_tokens
         prompt_tokens += sum(size if limit is None else min(size, limit) for size in sizes)
-    problems = len(plan.model.problems)
+    problems = len(run.model.problems)
     return calls * problems, prompt_tokens, calls * answer * problems
 
 
-def _earlier(plan: Plan, calls: int) -> list[int]:
+def _earlier(run: Run, calls: int) -> list[int]:
     """Of each call, how many earlier answers are sent with it."""
-    settings = plan.settings
-    if plan.kind.name == "single-shot":
+    settings = run.settings
+    if run.kind.name == "single-shot":
         return [0] * calls
-    if plan.kind.episode == "single":
-        return [0, *([1 if plan.kind.name == "search" else 2] * (calls - 1))]
-    turns = plan.kind.turns(settings)
+    if run.kind.episode == "single":
+        return [0, *([1 if run.kind.name == "search" else 2] * (calls - 1))]
+    turns = run.kind.turns(settings)
     most = {"full": turns, "last": settings.context.k, "best-last": settings.context.k + 1}
     kept = most.get(settings.context.policy, 2 * settings.context.k)
     return [min(index % turns, kept) for index in range(calls)]
 
 
-def _answer_tokens(plan: Plan) -> int:
-    settings = plan.model.service.settings if plan.model.service is not None else {}
+def _answer_tokens(run: Run) -> int:
+    settings = run.model.service.settings if run.model.service is not None else {}
     limit = settings.get("max_tokens", settings.get("max_completion_tokens"))
     return limit if isinstance(limit, int) else ANSWER_TOKENS
 
 
-def _cost(plan: Plan, prompt: int, answer: int) -> float | None:
-    if plan.model.service is None:
+def _cost(run: Run, prompt: int, answer: int) -> float | None:
+    if run.model.service is None:
         return 0.0
-    prices = plan.model.service.price()
+    prices = run.model.service.price()
     return None if prices is None else prompt * prices[0] + answer * prices[1]

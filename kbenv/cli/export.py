@@ -71,13 +71,14 @@ def _lines(arguments: argparse.Namespace) -> Iterable[Any]:
 
 def _calls(runs: Iterable[Path]) -> Iterator[tuple[Any, str]]:
     """Every call with the name of its agent; a directory may hold one run or several in folders."""
-    from kbenv.store import RUN_FILE, open_store
+    from kbenv.store import RUN_FILE, read_calls, read_run
 
     for directory in runs:
         found = [directory] if (directory / RUN_FILE).is_file() else sorted(directory.glob(f"*/{RUN_FILE}"))
         if not found:
             raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none")
         for path in found:
-            store = open_store(path if path.is_dir() else path.parent)
-            for call in store.calls():
-                yield call, str(store.config.get("agent"))
+            folder = path if path.is_dir() else path.parent
+            agent = str(read_run(folder).config.get("agent"))
+            for call in read_calls(folder):
+                yield call, agent

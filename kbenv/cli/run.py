@@ -112,14 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
     with open_evaluator(arguments, progress.show_phase, cache=True) as evaluator:
         prompt = prompt_options(arguments, evaluator)
         runs = [
-            _Run(arguments, kind, model, _settings(arguments, model, at_once), evaluator, prompt)
+            Run(arguments, kind, model, _settings(arguments, model, at_once), evaluator, prompt)
             for model in models
             for kind in kinds
         ]
         if arguments.dry_run:
             from kbenv.cli.dry_run import print_estimate
 
-            return print_estimate(console, [run.plan() for run in runs])
+            return print_estimate(console, runs)
         stores = [run.open_store(alone=len(runs) == 1) for run in runs]
         budget = _budget(arguments, stores)
         try:
@@ -148,18 +148,7 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a run would do at most; for --dry-run."""
-
-    kind: Kind
-    model: OpenedModel
-    settings: Settings
-    evaluator: Evaluator
-    prompt: PromptOptions
-
-
-@dataclass(frozen=True)
-class _Run:
+class Run:
     """One agent with one model: what all its problems share."""
 
     arguments: argparse.Namespace
@@ -177,9 +166,6 @@ class _Run:
     def answers(self) -> int:
         """Most answers to one problem."""
         return self.kind.answers(self.settings)
-
-    def plan(self) -> Plan:
-        return Plan(self.kind, self.model, self.settings, self.evaluator, self.prompt)
 
     def open_store(self, *, alone: bool) -> Store:
         """Where this run is kept: --out itself, or a folder under it where there are several. Raises UsageError."""
@@ -207,7 +193,7 @@ class _Run:
         self, problem: Problem, store: Store, budget: Budget | None, progress: _Progress, lock: threading.Lock
     ) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
-        from kbenv.agents.model import BudgetedModel
+        from kbenv.agents.model import BudgetedModel, ContextWindowError
         from kbenv.agents.recording import RecordedEvaluator, RecordedModel
         from kbenv.store import StoreError
 
@@ -218,7 +204,7 @@ class _Run:
         def on_turn(turn: Turn) -> None:
             new = model.finish(turn)
             turns.append(turn)
-            progress.show(problem.id, turn, stored=not new, by_turn=self.answers > self.settings_n)
+            progress.show(problem.id, turn, stored=not new, by_turn=not self.kind.one_answer)
 
         def row(fault: str | None = None, excluded: bool = False) -> _Row:
             return _Row(Trajectory(problem.id, self.kind.name, model.name, tuple(turns)), fault, excluded)
@@ -237,16 +223,14 @@ class _Run:
         except SandboxError as error:
             progress.say(f"{problem.id}: fault: {error}")
             return row(fault=str(error)), None
+        except ContextWindowError as error:  # of this problem alone: the turns that there are stand
+            progress.say(f"{problem.id}: {error}")
+            return row(), None
         except (ModelError, StoreError) as error:
             return row(), error
         finally:
             progress.finish_problem(self.answers - len(turns))
         return row(), None
-
-    @property
-    def settings_n(self) -> int:
-        """Samples of a problem, as lines of progress count them."""
-        return self.answers if self.kind.name in ("single-shot", "search") else self.settings.n or 1
 
     def _make_env(self, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
         from kbenv.env import MultiTurnEnv, SingleTurnEnv
@@ -317,13 +301,13 @@ def _budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budget | 
 
 
 def _play_all(
-    runs: Sequence[_Run], stores: Sequence[Store], budget: Budget | None, progress: _Progress
-) -> tuple[list[tuple[_Run, list[_Row]]], Stop | None]:
+    runs: Sequence[Run], stores: Sequence[Store], budget: Budget | None, progress: _Progress
+) -> tuple[list[tuple[Run, list[_Row]]], Stop | None]:
     """Every run's rows, and what stopped the last of them; a stop ends those after it too."""
     from kbenv.store import StoreError
 
     progress.expect(sum(run.answers * len(run.model.problems) for run in runs))
-    tables: list[tuple[_Run, list[_Row]]] = []
+    tables: list[tuple[Run, list[_Row]]] = []
     for this_run, store in zip(runs, stores, strict=True):
         if len(runs) > 1:
             progress.say(this_run.title)
@@ -338,12 +322,13 @@ def _play_all(
     return tables, None
 
 
-def _write_files(this_run: _Run, store: Store) -> None:
+def _write_files(this_run: Run, store: Store) -> None:
     """The run's trajectories and its ledger, one line for each turn and call. Raises StoreError."""
+    from kbenv.store import StoredTurn
     from kbenv.trajectory import dataset_card, ledger_line, to_json, turn_line
 
     calls = list(store.calls())
-    lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if hasattr(call, "judged")]
+    lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if isinstance(call, StoredTurn)]
     store.write_text(TRAJECTORIES, "".join(lines))
     store.write_text("README.md", dataset_card(TRAJECTORIES))
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
@@ -495,13 +480,13 @@ def _outcomes(turns: Sequence[Turn]) -> str:
     return f" ({'; '.join(found)})" if found else ""
 
 
-def _print_comparison(console: Console, tables: Sequence[tuple[_Run, list[_Row]]]) -> None:
-    """One line for each agent and model: what it reached, and with how many answers."""
+def _print_comparison(console: Console, tables: Sequence[tuple[Run, list[_Row]]]) -> None:
+    """One line for each agent and model: the geometric mean of its best speedups, and what it took."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("agent", "model", "credited", "best speedup (geometric mean)", "answers", "tokens", "cost"):
+    for name in ("agent", "model", "credited", "speedup", "answers", "tokens", "cost"):
         table.add_column(name, overflow="fold")
     for this_run, rows in tables:
         turns = [turn for row in rows for turn in row.trajectory.turns]

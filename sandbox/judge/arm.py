@@ -26,7 +26,8 @@ _UNLIMITED = 1 << 62  # the reference writes its weights, of any size, to a memf
 _PAUSE_ROUNDS = 50
 _STILL_S = 5.0
 _STILL_NS = 50_000
-"""Processor time that a stopped runner may still use: that of leaving the processor."""
+"""Processor time that a stopped runner may still be charged with: that of an interrupt."""
+_SETTLED_S = 5e-5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 KINDS = ("load", "compile", "memory", "access", "runtime", "shape", "dtype")
 
@@ -157,12 +158,23 @@ class Arm:
             if time.monotonic() > deadline:
                 raise ArmError("malformed", f"the {self.role} did not stand still within {_STILL_S:.0f} s")
             time.sleep(2e-5)
-        self._ran_ns = _processor_ns(self._paused)
+
+    def settle(self) -> None:
+        """After `pause`: waits until no thread is charged with processor time any more.
+
+        A thread counts as stopped shortly before it leaves the processor, and may have to serve interrupts there first.
+        """
+        deadline = time.monotonic() + _STILL_S
+        self._ran_ns, before = _processor_ns(self._paused), -1
+        while self._ran_ns != before and time.monotonic() < deadline:
+            time.sleep(_SETTLED_S)
+            self._ran_ns, before = _processor_ns(self._paused), self._ran_ns
 
     def expect_still(self) -> None:
-        """No thread has run since `pause`: a timer or another process may continue what was stopped."""
-        if _processor_ns(self._paused) - self._ran_ns > _STILL_NS:
-            raise ArmError("malformed", f"the {self.role} ran while it was stopped")
+        """No thread has run since `settle`: a timer or another process may continue what was stopped."""
+        ran_ns = _processor_ns(self._paused) - self._ran_ns
+        if ran_ns > _STILL_NS:
+            raise ArmError("malformed", f"the {self.role} ran for {ran_ns / 1e6:.3g} ms while it was stopped")
 
     def resume(self) -> None:
         for pid in self._paused:

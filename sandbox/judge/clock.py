@@ -111,6 +111,7 @@ class Clock:
         apart: bool,
     ) -> Turn:  # fmt: skip
         arm.pause()
+        arm.settle()
         copy_slots(self._store.masters, slots.inputs, first, calls)
         arm.send(op, first=first, calls=calls, gate=None, apart=apart, events=False)  # waits in the socket
         arm.expect_still()
@@ -120,6 +121,7 @@ class Clock:
         done = arm.receive(deadline_s)
         arm.pause()
         ended = time.perf_counter_ns()
+        arm.settle()
         at_done = _words(slots.outputs)[sample]
         copy_slots(slots.outputs, self._store.snapshot, first, calls)
         arm.expect_still()

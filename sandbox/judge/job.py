@@ -250,6 +250,7 @@ class Job:
             for arm in others:
                 with self._faults_of(arm):
                     arm.pause()
+                    arm.settle()
                 resumed.callback(arm.resume)
             yield
             for arm in others:

@@ -13,7 +13,7 @@ from tests.judge.evaluators import get_evaluator
 __all__ = ["get_evaluator"]
 
 
-ONE_IN = 3
+ONE_IN, PARTS = 6, 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,8 +31,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _mark_most_of_the_corpora(items: list[pytest.Item]) -> None:
-    """One file in three, always the same, is judged by every run of the tests; the others bear the marker `corpus`."""
+    """One file in six, always the same, is judged by every run of the tests; the others bear the marker `corpus`.
+
+    A marker of their part of the corpora, too: `corpus_1` to `corpus_3`.
+    """
     for item in items:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-        if isinstance(case, Case) and not item.get_closest_marker("gpu") and crc32(case.name.encode()) % ONE_IN:
+        if not isinstance(case, Case) or item.get_closest_marker("gpu"):
+            continue
+        number = crc32(case.name.encode())
+        if number % ONE_IN:
             item.add_marker(pytest.mark.corpus)
+            item.add_marker(getattr(pytest.mark, f"corpus_{1 + number // ONE_IN % PARTS}"))

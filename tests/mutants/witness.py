@@ -636,10 +636,11 @@ def search(seed: Seed, mutants: Sequence[Mutant]) -> Iterator[dict[str, Any]]:
 
 def write_manifest(found: Sequence[dict[str, Any]]) -> None:
     """The mutants with a witness, and how many were dropped and why; only what the generator makes today."""
-    today = {mutant.id for seed in load_seeds() for mutant in candidates(seed)}
+    today = {mutant.id: mutant for seed in load_seeds() for mutant in candidates(seed)}
     records = sorted((record for record in found if record["id"] in today), key=lambda record: record["id"])
-    if missing := today - {record["id"] for record in records}:
-        raise AssertionError(f"{len(missing)} mutants were not searched yet, among them {min(missing)}")
+    searched = {record["id"] for record in records}
+    missing = [mutant for name, mutant in sorted(today.items()) if name not in searched]
+    records += [as_record(mutant) | {"dropped": "not searched"} for mutant in missing]
     kept = [record for record in records if "dropped" not in record]
     MANIFEST.write_text("".join(json.dumps(record) + "\n" for record in kept))
     dropped: dict[str, Counter[str]] = {"all": Counter()}
