@@ -125,7 +125,14 @@ def test_every_other_text_is_the_golden_one(name: str, values: dict[str, Any]) -
 def test_every_template_has_a_golden_file() -> None:
     folder = Path(kbenv.prompts.__file__).parent
     names = {path.stem for path in folder.glob("*.j2")}
-    inside = {"single_turn", "hardware", "concepts", "examples", "skills_features", "skills_moves"}  # included elsewhere
+    inside = {
+        "single_turn",
+        "hardware",
+        "concepts",
+        "examples",
+        "skills_features",
+        "skills_moves",
+    }  # included elsewhere
     feedback = {"feedback", "anatomy", "profile"}  # tests/golden/feedback
     scripts = {"repro"}  # no model reads it
     assert {path.stem.split("-")[0] for path in GOLDEN.glob("*.md")} >= names - inside - feedback - scripts
