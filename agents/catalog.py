@@ -40,7 +40,7 @@ class Settings:
         calls: most calls of the model for one problem, whatever they are for.
         tokens: no further call in a conversation or a search once it has used so many.
         at_once: independent answers asked for at the same time.
-        repairs: failures of a reflecting agent in a row before it changes its approach.
+        repairs: failures of a reflecting agent, or of one with skills, in a row before it changes its approach.
     """
 
     n: int | None = None

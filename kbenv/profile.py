@@ -121,7 +121,7 @@ def list_kernels(provenance: Provenance, source: str) -> tuple[KernelLine, ...]:
         rows[key] = (share + kernel.share, launches + kernel.count / calls)
     ordered = sorted(rows.items(), key=lambda item: -item[1][0])[:MOST_KERNELS]
     return tuple(
-        KernelLine(name, kind, round(100 * share), round(launches) if launches < MOST_LAUNCHES + 0.5 else None)
+        KernelLine(name, kind, round(100 * share), max(1, round(launches)) if launches < MOST_LAUNCHES + 0.5 else None)
         for (name, kind), (share, launches) in ordered
         if share >= 0.005
     )

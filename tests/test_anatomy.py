@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -23,6 +24,15 @@ def randn(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def names(anatomy: Anatomy) -> list[str]:
     return [hypothesis.name for hypothesis in anatomy.hypotheses]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Many small tensors: with several threads most of the time goes into waking them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

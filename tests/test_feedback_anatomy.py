@@ -11,8 +11,10 @@ from kbenv.feedback import render_feedback
 from kbenv.sandbox.judge.anatomy import dissect
 from kbenv.verdict import HIDDEN_STAGES, Check, Stage, Status, Verdict
 from tests.fakes import make_verdict
-from tests.test_anatomy import randn
+from tests.test_anatomy import one_thread, randn
 from tests.test_feedback import HIDDEN_TEXT, assert_golden
+
+__all__ = ["one_thread"]
 
 E = randn(512, 768)
 

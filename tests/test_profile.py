@@ -18,6 +18,7 @@ from kbenv.profile import (
     render_profile,
 )
 from kbenv.protocol import get_protocol
+from kbenv.provenance import OUTSIDE
 from kbenv.verdict import KernelShare, Provenance, Stage, Status, Verdict
 from tests.fakes import make_plausibility, make_verdict
 from tests.test_feedback import assert_golden
@@ -222,6 +223,14 @@ def test_a_verdict_without_measurements_has_no_profile() -> None:
     assert render_profile(make_verdict(speedup=2.0), SOURCE) is None
     untimed = make_verdict(Status.NO_CUSTOM_KERNEL, stage=Stage.PROVENANCE)
     assert render_profile(untimed, SOURCE, counters=parse_ncu(RAW)) is None
+
+
+def test_on_a_cpu_it_speaks_of_loops_and_not_of_launches() -> None:
+    made = make_verdict(speedup=1.5, plausibility=make_plausibility(None, bytes=10**6, bandwidth=1e10))
+    text = render_profile(made.model_copy(update={"provenance": provenance((OUTSIDE, 0.9, 1, "custom"))}), SOURCE)
+    assert text is not None
+    assert "loops are not vectorised" in text
+    assert "- 90% outside of PyTorch's operators (custom)" in text
 
 
 def test_counters_of_kernels_that_the_source_lacks_are_told_without_their_names() -> None:

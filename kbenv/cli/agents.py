@@ -54,7 +54,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("budget of a problem")
     group.add_argument(
         "-n", type=int, metavar="N",
-        help="independent samples (default: 5 for single-shot, 1 for multi-turn and reflect)",
+        help="independent samples (default: 5 for single-shot, 1 for multi-turn, reflect and skills)",
     )  # fmt: skip
     group.add_argument("--turns", type=int, metavar="T", help="multi-turn: most answers of a sample (default: 10)")
     group.add_argument(
