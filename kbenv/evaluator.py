@@ -56,7 +56,8 @@ class Evaluator:
     Args:
         protocol: a preset's name, or a `Protocol` (then `precision` and `require_custom_kernel` are its own).
         precision: "fp32", "bf16" or "fp16".
-        device: "auto" (the first GPU that PyTorch sees, else the CPU), "cpu", or "cuda:N".
+        device: "auto" (the first GPU that PyTorch sees, else the CPU), "cpu", "cuda:N" (the N-th that PyTorch sees), or
+            "cuda:GPU-..." (by UUID).
         sandbox: "docker", "process", or "auto": Docker where an engine answers and has the image (nothing is pulled or
             built), else the process sandbox; `sandbox_note` says why.
         docker: how containers are made.
@@ -93,6 +94,7 @@ class Evaluator:
         self._sandbox, self.device, self.sandbox_note = open_sandbox(sandbox, device, docker or DockerSettings())
         self._on_phase = on_phase or (lambda _: None)
         self._verdicts: dict[tuple[str, str, str], Verdict] | None = {} if cache else None
+        self._aborted = False
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +108,11 @@ class Evaluator:
         """Ends the judge; the next evaluation starts a new one."""
         self._sandbox.close()
 
+    def abort(self) -> None:
+        """From another thread: the evaluation that runs raises SandboxError at once, and so does every later one."""
+        self._aborted = True
+        self._sandbox.abort()
+
     def evaluate(self, problem: Problem | str, source: str, *, seeds: Mapping[str, JsonValue] | None = None) -> Verdict:
         """Judges `source`, which should define `ModelNew`, as a solution of `problem`.
 
@@ -116,7 +123,7 @@ class Evaluator:
             UsageError: the problem is unknown or excluded, or the source is longer than 5 MB.
             SandboxError: no verdict could be had, after one more try where that can help.
         """
-        problem = self._admit(problem)
+        problem = self.admit(problem)
         size = len(source.encode("utf-8", "surrogatepass"))
         if size > MAX_SOURCE_BYTES:
             raise UsageError(f"the source has {size} bytes; at most {MAX_SOURCE_BYTES} are judged")
@@ -129,7 +136,7 @@ class Evaluator:
             return self._verdicts[key]
         kind = self.device.split(":")[0]
         job = Job(problem, source, self.protocol, kind, CPU_THREADS if kind == "cpu" else None, seeds)
-        attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(_may_pass), reraise=True)
+        attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(self._may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
         if self._verdicts is not None and seeds is None:
@@ -138,7 +145,7 @@ class Evaluator:
 
     def format_error(self, problem: Problem | str, message: str) -> Verdict:
         """The verdict for an answer that holds no code; nothing runs."""
-        return self._failed(self._admit(problem), "", Status.FORMAT_ERROR, Stage.FORMAT, message)
+        return self._failed(self.admit(problem), "", Status.FORMAT_ERROR, Stage.FORMAT, message)
 
     def audit(self, problem: Problem | str) -> Audit:
         """What the reference of `problem` is like, excluded or not, under a protocol with a calibrated tolerance.
@@ -172,7 +179,8 @@ class Evaluator:
         }
         return Hardware(**{**result["hardware"], "device": self.device}), software
 
-    def _admit(self, problem: Problem | str) -> Problem:
+    def admit(self, problem: Problem | str) -> Problem:
+        """The problem, loaded. Raises UsageError: it is unknown, or the protocol does not judge it."""
         problem = load_problem(problem) if isinstance(problem, str) else problem
         if problem.id in self.protocol.excluded:
             reason = EXCLUDED.get(problem.id, "it is degenerate")
@@ -246,6 +254,9 @@ class Evaluator:
             seconds=result["seconds"],
         )
 
+    def _may_pass(self, error: BaseException) -> bool:
+        return may_pass(error) and not self._aborted
+
     def _isolation(self, had: dict[str, Any] | None) -> Isolation | None:
         if had is None:
             return None
@@ -262,6 +273,6 @@ def evaluate(problem: Problem | str, source: str, **options: Any) -> Verdict:
         return evaluator.evaluate(problem, source)
 
 
-def _may_pass(error: BaseException) -> bool:
+def may_pass(error: BaseException) -> bool:
     """Whether another try with a fresh judge can help: not when the reference fails or memory lacks."""
     return isinstance(error, SandboxError) and not isinstance(error, ReferenceFaultError | DeviceMemoryError)

@@ -10,14 +10,18 @@ model or judges. One process at a time may write to a run.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from kbenv.errors import UsageError
+from kbenv.protocol import Protocol
 from kbenv.verdict import Verdict
 
 RUN_FILE = "run.json"
@@ -129,19 +133,91 @@ class Store:
 
     def cost_usd(self) -> float | None:
         """What all answers on disk have cost together; None when one of them has no known cost."""
-        total = 0.0
-        for path in sorted(self.directory.rglob("sample-*/turn-*.json")):
-            try:
-                cost = StoredTurn.model_validate_json(path.read_bytes()).cost_usd
-            except (OSError, ValidationError) as error:
-                raise _damaged(path, error) from error
-            if cost is None:
-                return None
-            total += cost
-        return total
+        costs = [turn.cost_usd for turn in read_turns(self.directory)]
+        return None if None in costs else sum(cost or 0.0 for cost in costs)
 
     def _path(self, problem: str, sample: int, index: int) -> Path:
         return self.directory / _folder(problem) / f"sample-{sample}" / f"turn-{index:03d}.json"
+
+
+def read_run(directory: Path) -> StoredRun:
+    """What the run in `directory` was started with.
+
+    Raises:
+        UsageError: there is no run, or its file is damaged.
+    """
+    path = directory / RUN_FILE
+    try:
+        return StoredRun.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from None
+    except (OSError, ValidationError) as error:
+        raise _damaged(path, error) from error
+
+
+def read_turns(directory: Path) -> Iterator[StoredTurn]:
+    """Every turn on disk, problem by problem.
+
+    Raises:
+        UsageError: a file is damaged.
+    """
+    for path in sorted(directory.rglob("sample-*/turn-*.json")):
+        try:
+            yield StoredTurn.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise _damaged(path, error) from error
+
+
+class KeptVerdicts:
+    """Verdicts on disk by what they are verdicts of, so that the same job is judged once.
+
+    Args:
+        directory: made when absent.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot keep verdicts in {directory}: {error.strerror}; choose another") from error
+
+    @staticmethod
+    def key(problem: str, reference: str, source: str, protocol: Protocol, kind: str, backend: str) -> str:
+        """A name for one job: problem, reference and submission as they are judged, rules, and kind of device."""
+        parts = [problem, reference, source, protocol.model_dump_json(), kind, backend]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def load(self, key: str) -> Verdict | None:
+        """The verdict of that job, if there is one, on whatever machine.
+
+        Raises:
+            UsageError: the file is damaged.
+        """
+        path = self._path(key)
+        try:
+            return Verdict.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            raise _damaged(path, error) from error
+
+    def save(self, key: str, verdict: Verdict) -> None:
+        """Keeps it, whole or not at all. Raises StoreError."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            _write(path, verdict)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {path}: {error.strerror}; make room, then run the same again to go on"
+            ) from error
+
+    def _path(self, key: str) -> Path:
+        return self.directory / key[:2] / f"{key}.json"
 
 
 def _folder(problem: str) -> str:
@@ -176,7 +252,7 @@ def _shorten(text: str, limit: int = 300) -> str:
 
 def _write(path: Path, content: BaseModel) -> None:
     """Replace the file at once: a crash leaves the old one or the new one, whole."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         with beside.open("w", encoding="utf-8") as file:
             file.write(content.model_dump_json(indent=2) + "\n")

@@ -7,6 +7,7 @@ import os
 from kbenv.errors import UsageError
 from kbenv.sandbox.docker import DockerCarrier, DockerSettings
 from kbenv.sandbox.engine import EngineError, EngineFacts, connect, facts_of
+from kbenv.sandbox.gpu import UUID
 from kbenv.sandbox.host import Sandbox
 from kbenv.sandbox.process import ProcessCarrier
 
@@ -44,7 +45,7 @@ def _open_docker(device: str, settings: DockerSettings, *, keep_gpu: bool) -> tu
 
 
 def choose_device(device: str) -> tuple[str, str | None]:
-    """The device's name ("cpu" or "cuda:N") and, for a GPU, what CUDA_VISIBLE_DEVICES must say for it.
+    """The device's name ("cpu", "cuda:N" or "cuda:GPU-...") and, for a GPU, what CUDA_VISIBLE_DEVICES must say for it.
 
     Raises:
         UsageError: no such device here.
@@ -52,6 +53,10 @@ def choose_device(device: str) -> tuple[str, str | None]:
     kind, number = _parse(device)
     if kind == "cpu":
         return "cpu", None
+    if isinstance(number, str):
+        if not _torch_has_cuda():
+            raise UsageError(f"device {device}: PyTorch here is a build without CUDA; use --device cpu or auto")
+        return f"cuda:{number}", number
     visible = _visible_gpus()
     if kind == "auto" and not visible:
         return "cpu", None
@@ -74,19 +79,23 @@ def choose_engine_device(device: str, facts: EngineFacts) -> tuple[str, str | No
         return "cpu", None
     if not facts.gpu_access:
         raise EngineError(f"device {device}: the engine gives containers no GPU; use --device cpu or --sandbox process")
+    if isinstance(number, str):
+        return f"cuda:{number}", number
     named = _named_gpus() if facts.is_local else []
     if named and number >= len(named):
         raise UsageError(f"device {device}: CUDA_VISIBLE_DEVICES names {len(named)}")
     return f"cuda:{number}", named[number] if named else str(number)
 
 
-def _parse(device: str) -> tuple[str, int]:
-    """Kind ("auto", "cpu" or "cuda") and number. Raises UsageError."""
+def _parse(device: str) -> tuple[str, int | str]:
+    """Kind ("auto", "cpu" or "cuda") and number or UUID. Raises UsageError."""
     kind, _, index = device.partition(":")
     if device in ("auto", "cpu", "cuda"):
         return device, 0
+    if kind == "cuda" and UUID.fullmatch(index):
+        return kind, index
     if kind != "cuda" or not (index.isascii() and index.isdecimal()):
-        raise UsageError(f"device must be auto, cpu or cuda:N; found {device!r}")
+        raise UsageError(f"device must be auto, cpu or cuda:N (or cuda:GPU-..., a UUID); found {device!r}")
     return kind, int(index)
 
 
@@ -94,12 +103,18 @@ def _named_gpus() -> list[str]:
     return [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
 
 
-def _visible_gpus() -> list[str]:
-    """Names for CUDA_VISIBLE_DEVICES of the GPUs that PyTorch can use; no CUDA context is made in this process."""
+def _torch_has_cuda() -> bool:
     import torch
 
-    if torch.version.cuda is None:
+    return torch.version.cuda is not None
+
+
+def _visible_gpus() -> list[str]:
+    """Names for CUDA_VISIBLE_DEVICES of the GPUs that PyTorch can use; no CUDA context is made in this process."""
+    if not _torch_has_cuda():
         return []
+    import torch
+
     count = torch.cuda.device_count()
     named = _named_gpus()
     return named[:count] if named else [str(number) for number in range(count)]

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kbenv.errors import SandboxError
 from kbenv.protocol import Limits
 from kbenv.sandbox.engine import IMAGE, LABEL, EngineError, EngineFacts, GpuAccess, find_image, reason_of
+from kbenv.sandbox.gpu import canonical
 from kbenv.sandbox.process import judge_environment
 from kbenv.sandbox.wire import Channel, pair
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
 """Of the judge, to start runners as other users and to end them; a runner has none."""
 _CODE = "/run/kbenv"
-HOST_MODULES = ("choice", "docker", "engine", "host", "image", "job", "process")
+HOST_MODULES = ("choice", "docker", "engine", "gpu", "host", "image", "job", "process")
 """Of kbenv.sandbox: what stays on the host; all else is sent into the container."""
 _DRIVER = "/run/kbenv-driver"
 _DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
@@ -123,7 +124,7 @@ class DockerCarrier:
             self.software["runtime"] = self._settings.runtime
         self.missing = _not_enforced(facts)
         place = "" if self._facts.is_local else f"{self._facts.address} "
-        self.lock = place + (gpu or "cpu")
+        self.lock = place + ("cpu" if gpu is None else gpu if place else canonical(gpu))
         self._name: str | None = None
         """Of the container, from before it exists until it is removed."""
         self._is_created = False

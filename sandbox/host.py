@@ -61,6 +61,7 @@ class Sandbox:
         self._channel: Channel | None = None
         self._limits: Limits | None = None
         self._jobs = 0
+        self._aborted = False
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +103,7 @@ class Sandbox:
     def _send(self, device: str, limits: Limits, message: Message, on_phase: Callable[[str], None]) -> Result:
         with _device_lock(self._carrier.lock):
             try:
+                self._expect_not_aborted()
                 channel = self._ready_channel(device, limits)
                 channel.send(message)
                 return self._await_result(channel, limits, on_phase)
@@ -112,6 +114,17 @@ class Sandbox:
             except BaseException:
                 self.close()  # a judge in the middle of a job is of no further use
                 raise
+
+    def abort(self) -> None:
+        """From another thread: the job that runs is lost at once, and none begins after it. `close` stays to be called
+        by the thread that runs jobs."""
+        self._aborted = True
+        if (channel := self._channel) is not None:
+            channel.shut()
+
+    def _expect_not_aborted(self) -> None:
+        if self._aborted:
+            raise SandboxError("the sandbox was told to stop")
 
     def close(self) -> None:
         """Ends the judge and everything below it; the next job starts a new one."""
@@ -129,6 +142,7 @@ class Sandbox:
         if self._channel is None:
             self._channel = self._carrier.start(device, limits)
             self._limits, self._jobs = limits, 0
+            self._expect_not_aborted()  # an abort that came before the channel was there to be shut
             hello = self._channel.receive(_START_S)
             if not hello.get("ready"):
                 raise SandboxError(f"the judge did not start: {hello}")

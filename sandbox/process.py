@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from kbenv.protocol import Limits
+from kbenv.sandbox.gpu import canonical
 from kbenv.sandbox.wire import Channel, pair
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "TZ", "SYSTEMROOT")
@@ -28,7 +29,7 @@ class ProcessCarrier:
     name = "process"
 
     def __init__(self, visible_device: str | None = None) -> None:
-        self.lock = visible_device or "cpu"
+        self.lock = "cpu" if visible_device is None else canonical(visible_device)
         self.software: dict[str, str] = {}
         self.missing: tuple[str, ...] = ()
         self._visible_device = visible_device

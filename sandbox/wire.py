@@ -8,6 +8,7 @@ unpickled, and a frame that is too long or not an object is `MalformedError`, wh
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import math
 import select
@@ -60,6 +61,11 @@ class Channel:
 
     def close(self) -> None:
         self._socket.close()
+
+    def shut(self) -> None:
+        """Ends the conversation from any thread: one that waits in `receive` finds the other end gone."""
+        with contextlib.suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def send(self, message: Message, descriptors: Sequence[int] = (), *, timeout_s: float = 60.0) -> None:
         """Sends one frame. Raises ClosedError, or DeadlineError when the other end does not read."""

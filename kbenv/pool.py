@@ -1,0 +1,321 @@
+"""Many jobs on many devices: one evaluator, hence one judge, for each; a queue before them all.
+
+The same problem and source are judged once, however often they are asked for. A fault of the machine is tried again by
+the evaluator itself (once, with a fresh judge), and then on another device where there is one; what still fails has no
+verdict. A device on which one job after another fails is given up, so that it does not eat the queue.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kbenv.errors import SandboxError, UsageError
+from kbenv.evaluator import Evaluator, may_pass
+from kbenv.problems.problem import Problem
+from kbenv.sandbox.gpu import resolve_devices
+from kbenv.store import KeptVerdicts
+from kbenv.verdict import Hardware, Verdict
+
+FAULTS_IN_A_ROW = 3
+"""After so many jobs in a row without a verdict a device is given up, if there is another."""
+REMEMBERED = 4096
+"""Most finished verdicts that answer for equal jobs; the least recently asked for go first."""
+_JOIN_S = 15.0
+
+PoolJob = tuple["Problem | str", "str | None"]
+"""A problem (or its name) and a source; None for an answer that holds no code."""
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the `index`-th job: its verdict, or why there is none (`fault`)."""
+
+    index: int
+    verdict: Verdict | None
+    fault: str | None = None
+
+
+@dataclass(eq=False)
+class _Task:
+    problem: Problem
+    source: str
+    key: _Key
+    future: Future[Verdict] = field(default_factory=Future)
+    failed_on: set[Evaluator] = field(default_factory=set)
+
+
+class EvaluatorPool:
+    """Evaluators at work side by side; a context manager. It does what an environment asks of an `Evaluator`.
+
+    Leaving it waits for nothing: what is still judged then is given up, and no process is left.
+
+    Args:
+        evaluators: of one protocol, each on a device of its own; they are closed with the pool.
+        keep: a folder in which verdicts are kept, and found again by a later pool of equal rules on an equal machine.
+
+    Raises:
+        UsageError: no evaluator, or their rules differ.
+    """
+
+    def __init__(self, evaluators: Sequence[Evaluator], *, keep: Path | None = None) -> None:
+        if not evaluators:
+            raise UsageError("a pool needs at least one evaluator; found none")
+        first = evaluators[0]
+        if any(other.protocol != first.protocol or other.backend != first.backend for other in evaluators):
+            raise UsageError("the evaluators of a pool must have one protocol and one backend")
+        self.protocol = first.protocol
+        self.backend = first.backend
+        self.device = first.device
+        self.sandbox_note = first.sandbox_note
+        self._kept = KeptVerdicts(keep) if keep is not None else None
+        self._evaluators = list(evaluators)
+        self._idle = threading.Condition()
+        self._waiting: deque[_Task] = deque()
+        self._futures: OrderedDict[_Key, Future[Verdict]] = OrderedDict()
+        self._working: list[Evaluator] = list(evaluators)
+        self._device_name: str | None = None
+        self._machines: dict[Evaluator, tuple[Hardware, dict[str, str | None]]] = {}
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, args=(evaluator,), name=f"kbenv {evaluator.device}", daemon=True)
+            for evaluator in evaluators
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Those still at work."""
+        return tuple(evaluator.device for evaluator in self._working)
+
+    def submit(self, problem: Problem | str, source: str) -> Future[Verdict]:
+        """Queues one job.
+
+        Returns:
+            Its verdict to come; an equal job's, where one was asked for. It may raise SandboxError or UsageError.
+
+        Raises:
+            UsageError: the problem is unknown or excluded, or the pool is closed.
+        """
+        problem = self._evaluators[0].admit(problem)
+        task = _Task(problem, source, (problem.id, problem.source_for(self.device), source))
+        with self._idle:
+            if self._closed:
+                raise UsageError("the pool is closed: open another")
+            known = self._futures.get(task.key)
+            if known is not None and not known.cancelled():
+                self._futures.move_to_end(task.key)
+                return known
+            self._futures[task.key] = task.future
+            self._forget_oldest()
+            self._waiting.append(task)
+            self._idle.notify_all()
+        return task.future
+
+    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+        """One verdict, as `Evaluator.evaluate`, from whichever device is free first. May be called from any thread."""
+        return self.submit(problem, source).result()
+
+    def format_error(self, problem: Problem | str, message: str) -> Verdict:
+        """The verdict for an answer that holds no code; nothing runs."""
+        return self._evaluators[0].format_error(problem, message)
+
+    def evaluate_many(self, jobs: Iterable[PoolJob]) -> Iterator[Outcome]:
+        """The outcomes of all jobs, each as soon as it is there: in the order of completion, `index` says whose it is.
+
+        Raises:
+            UsageError: a problem is unknown or excluded (before anything is judged), or a source is far too long.
+        """
+        admitted = [(self._evaluators[0].admit(problem), source) for problem, source in jobs]
+        done: queue.SimpleQueue[tuple[int, Future[Verdict]]] = queue.SimpleQueue()
+        for index, (problem, source) in enumerate(admitted):
+            if source is None:
+                future: Future[Verdict] = Future()
+                future.set_result(self.format_error(problem, "the answer holds no fenced block with Python code"))
+            else:
+                future = self.submit(problem, source)
+            future.add_done_callback(lambda finished, index=index: done.put((index, finished)))  # type: ignore[misc]
+        for _ in admitted:
+            yield _outcome(*done.get())
+
+    def close(self) -> None:
+        """Ends every judge. Jobs that wait or run are given up: their futures are cancelled or raise SandboxError."""
+        with self._idle:
+            self._closed = True
+            waiting, self._waiting = self._waiting, deque()
+            self._idle.notify_all()
+        for task in waiting:
+            if not task.future.cancel():  # it has failed on one device, and waited for another
+                task.future.set_exception(SandboxError("the pool was closed"))
+        for evaluator in self._evaluators:
+            evaluator.abort()
+        for thread in self._threads:
+            thread.join(_JOIN_S)  # one that waits for a device that another process holds is left to the process's end
+
+    # -- a device's thread --------------------------------------------------------------------------------------------
+
+    def _work(self, evaluator: Evaluator) -> None:
+        faults = 0
+        try:
+            while (task := self._next(evaluator)) is not None:
+                try:
+                    verdict = self._judge(evaluator, task)
+                except Exception as error:  # whatever it is belongs to the job: its future raises it
+                    faults = faults + 1 if may_pass(error) else 0
+                    self._settle_fault(task, evaluator, error, retire=faults >= FAULTS_IN_A_ROW)
+                else:
+                    faults = 0
+                    task.future.set_result(verdict)
+        finally:
+            evaluator.close()
+
+    def _next(self, evaluator: Evaluator) -> _Task | None:
+        """The first job that has not failed here; None when the pool is closed or this device given up."""
+        with self._idle:
+            while not self._closed and evaluator in self._working:
+                task = next((task for task in self._waiting if evaluator not in task.failed_on), None)
+                if task is None:
+                    self._idle.wait()
+                    continue
+                self._waiting.remove(task)
+                if task.failed_on or task.future.set_running_or_notify_cancel():
+                    return task
+        return None
+
+    def _judge(self, evaluator: Evaluator, task: _Task) -> Verdict:
+        if self._kept is None:
+            verdict = evaluator.evaluate(task.problem, task.source)
+        else:
+            kind = evaluator.device.split(":")[0]
+            key = self._kept.key(task.problem.id, task.key[1], task.source, self.protocol, kind, self.backend)
+            verdict = self._kept.load(key)
+            if verdict is None or not self._is_of_this_machine(evaluator, verdict):
+                verdict = evaluator.evaluate(task.problem, task.source)
+                self._kept.save(key, verdict)
+        self._expect_same_hardware(evaluator, verdict)
+        return verdict
+
+    def _is_of_this_machine(self, evaluator: Evaluator, verdict: Verdict) -> bool:
+        """Whether a kept verdict's numbers would be the same here: the same device, driver and PyTorch."""
+        if verdict.hardware is None:
+            return True  # nothing ran
+        if evaluator not in self._machines:
+            self._machines[evaluator] = evaluator.machine()
+        hardware, software = self._machines[evaluator]
+        here = (hardware.name, hardware.driver, software.get("torch"))
+        return here == (verdict.hardware.name, verdict.hardware.driver, verdict.software.get("torch"))
+
+    def _expect_same_hardware(self, evaluator: Evaluator, verdict: Verdict) -> None:
+        if verdict.hardware is None:
+            return
+        with self._idle:
+            self._device_name = self._device_name or verdict.hardware.name
+            if verdict.hardware.name != self._device_name:
+                raise UsageError(
+                    f"the devices of a pool must be alike, or their numbers could not be compared; {evaluator.device} "
+                    f"is {verdict.hardware.name}, another is {self._device_name}"
+                )
+
+    def _settle_fault(self, task: _Task, evaluator: Evaluator, error: Exception, *, retire: bool) -> None:
+        with self._idle:
+            task.failed_on.add(evaluator)
+            others = [other for other in self._working if other not in task.failed_on]
+            if retire and len(self._working) > 1 and evaluator in self._working:
+                self._working.remove(evaluator)
+            if may_pass(error) and len(task.failed_on) == 1 and others and not self._closed:
+                self._waiting.appendleft(task)
+            else:
+                self._fail(task, error)
+            for waiting in list(self._waiting):  # what had only the device that is gone
+                if all(other in waiting.failed_on for other in self._working):
+                    self._waiting.remove(waiting)
+                    self._fail(waiting, error)
+            self._idle.notify_all()
+
+    def _fail(self, task: _Task, error: Exception) -> None:
+        self._futures.pop(task.key, None)  # asked again, it is judged again
+        if task.failed_on or task.future.set_running_or_notify_cancel():
+            task.future.set_exception(error)
+
+    def _forget_oldest(self) -> None:
+        while len(self._futures) > REMEMBERED:
+            oldest = next((key for key, future in self._futures.items() if future.done()), None)
+            if oldest is None:
+                return
+            del self._futures[oldest]
+
+
+def open_pool(
+    devices: Sequence[str],
+    *,
+    on_phase: Callable[[str, str], None] | None = None,
+    keep: Path | None = None,
+    **options: Any,
+) -> EvaluatorPool:
+    """A pool with an evaluator on each device.
+
+    Args:
+        devices: as `kbenv.sandbox.gpu.resolve_devices` reads them: "cpu", "cuda:N" (the machine's N-th GPU, whatever
+            CUDA_VISIBLE_DEVICES says), a UUID, or "all" alone.
+        on_phase: called with the device and the phase that its judge enters, from the device's thread.
+        keep: as for `EvaluatorPool`.
+        options: as for `Evaluator`.
+
+    Raises:
+        UsageError: a device or an option is not to be had.
+    """
+    say = on_phase or (lambda device, phase: None)
+    evaluators = [
+        Evaluator(device=device, on_phase=lambda phase, device=device: say(device, phase), **options)  # type: ignore[misc]
+        for device in resolve_devices(devices)
+    ]
+    return EvaluatorPool(evaluators, keep=keep)
+
+
+def evaluate_many(
+    jobs: Iterable[PoolJob], devices: Sequence[str] = ("cpu",), *, keep: Path | None = None, **options: Any
+) -> Iterator[Outcome]:
+    """Judges all jobs on the devices; yields an `Outcome` for each as soon as it is there.
+
+        jobs = [("core/level1/relu", source) for source in sources]
+        for outcome in evaluate_many(jobs, devices=["cuda:0", "cuda:1"], keep=Path("verdicts")):
+            print(outcome.index, outcome.verdict.status if outcome.verdict else outcome.fault)
+
+    Interrupted, it leaves no process; with `keep` the same call goes on where it was.
+
+    Args:
+        jobs: problems (or their names) with sources; None in the place of a source is an answer without code.
+        devices, keep, options: as for `open_pool`.
+
+    Raises:
+        UsageError: nothing was judged.
+    """
+    with open_pool(devices, keep=keep, **options) as pool:
+        yield from pool.evaluate_many(jobs)
+
+
+def _outcome(index: int, future: Future[Verdict]) -> Outcome:
+    """Raises what is the caller's fault; a fault of the machine is in the outcome."""
+    error = future.exception()
+    if error is None:
+        return Outcome(index, future.result())
+    if isinstance(error, SandboxError):
+        return Outcome(index, None, str(error))
+    raise error
