@@ -21,7 +21,7 @@ from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
 from kbenv.prompt import render_prompt
 from kbenv.prompts import render
-from kbenv.reward import DEFAULT_REWARD, get_reward
+from kbenv.reward import DEFAULT_REWARD, NEED_COMPILED, expect_needs, get_reward
 from kbenv.spaces import TextSpace
 from kbenv.verdict import Verdict
 
@@ -51,7 +51,10 @@ class _KernelEnv(gymnasium.Env[str, str]):
         self.problem = load_problem(problem) if isinstance(problem, str) else problem
         self._reward = get_reward(reward)
         self._owns_evaluator = evaluator is None
+        if reward in NEED_COMPILED and evaluator is None:
+            evaluator_options["compiled_baseline"] = True
         self.evaluator = Evaluator(**evaluator_options) if evaluator is None else evaluator
+        expect_needs(reward, self.evaluator.protocol)
         self._turn: int | None = None  # None: an episode must be started first
         self._verdict: Verdict | None = None
         self._best: Verdict | None = None
@@ -174,7 +177,11 @@ class SingleTurnEnv(_KernelEnv):
     - `verified` (default): 0 when not credited, else from 0.05 to 1.55, rising with the logarithm of the speedup; 0.5
       at the reference's speed and memory;
     - `kevin`: 0 when not credited, else 0.3 + speedup;
-    - `correct`: 1 when credited, else 0.
+    - `tiers`: -1 when not credited, 1 when credited, 2 when faster than eager PyTorch, 3 when 5% faster than
+      torch.compile, which is timed for it;
+    - `fast_p`: 1 when credited and faster than the reference, else 0;
+    - `correct`: 1 when credited, else 0;
+    - `kernelgym`: 0 when not credited, else 0.5 + 0.5 * min(speedup, 3) + the share of time in custom kernels.
 
     A fault of the machine gives no reward: `step` raises `kbenv.errors.SandboxError`.
 

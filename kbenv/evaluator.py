@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from kbenv.audit import Audit, source_hash
+from kbenv.baseline import VARIANTS, Baseline, VariantName
 from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
@@ -63,6 +64,7 @@ class Evaluator:
         docker: how containers are made.
         backend: "auto", or the one backend whose kernels count as custom: "cuda", "triton", "cpp" or "c".
         require_custom_kernel: overrides the protocol's choice when given.
+        compiled_baseline: the verdicts also say what torch.compile of the reference takes (the reward `tiers` asks).
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
 
@@ -80,6 +82,7 @@ class Evaluator:
         docker: DockerSettings | None = None,
         backend: str = "auto",
         require_custom_kernel: bool | None = None,
+        compiled_baseline: bool = False,
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
@@ -87,6 +90,8 @@ class Evaluator:
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
         elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
+        if compiled_baseline:
+            protocol = protocol.model_copy(update={"compiled_baseline": True})
         if backend not in BACKENDS:
             raise UsageError(f"backend must be one of {', '.join(BACKENDS)}; found {backend!r}")
         self.protocol = protocol
@@ -164,6 +169,24 @@ class Evaluator:
         return Audit(
             **result | {"hardware": hardware, "software": software}, problem=problem.id,
             source_sha256=source_hash(problem, self.device), protocol=self.protocol,
+        )  # fmt: skip
+
+    def baseline(self, problem: Problem | str, variants: Sequence[VariantName] = VARIANTS) -> Baseline:
+        """What PyTorch itself takes for `problem`, excluded or not, under this protocol's clock.
+
+        Raises:
+            UsageError: the problem is unknown.
+            SandboxError: there is none: no memory, or the reference or the judge fails. It is not tried again.
+        """
+        problem = load_problem(problem) if isinstance(problem, str) else problem
+        kind = self.device.split(":")[0]
+        job = Job(problem, "", self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
+        result = self._sandbox.baseline(job, variants, self._on_phase)
+        hardware, software = self._machine(result)
+        return Baseline(
+            problem=problem.id, source_sha256=source_hash(problem, self.device), precision=self.protocol.precision,
+            variants=result["variants"], flags=result["flags"], hardware=hardware, software=software,
+            seconds=result["seconds"],
         )  # fmt: skip
 
     def machine(self) -> tuple[Hardware, dict[str, str | None]]:
@@ -245,6 +268,7 @@ class Evaluator:
             tf32=result.get("tf32") or {},
             device_memory=result.get("device_memory"),
             weights=result.get("weights"),
+            compiled_reference_latency_ms=result.get("compiled_reference_latency_ms"),
             reference_random=result.get("reference_random", False),
             seeds=result["seeds"],
             isolation=self._isolation(result["isolation"]),

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kbenv.baseline import machine_key
 from kbenv.errors import SandboxError, UsageError
 from kbenv.evaluator import Evaluator, may_pass
 from kbenv.problems.problem import Problem
@@ -218,9 +219,7 @@ class EvaluatorPool:
             return True  # nothing ran
         if evaluator not in self._machines:
             self._machines[evaluator] = evaluator.machine()
-        hardware, software = self._machines[evaluator]
-        here = (hardware.name, hardware.driver, software.get("torch"))
-        return here == (verdict.hardware.name, verdict.hardware.driver, verdict.software.get("torch"))
+        return machine_key(*self._machines[evaluator]) == machine_key(verdict.hardware, verdict.software)
 
     def _expect_same_hardware(self, evaluator: Evaluator, verdict: Verdict) -> None:
         if verdict.hardware is None:

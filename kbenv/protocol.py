@@ -166,6 +166,9 @@ class Protocol(_Frozen):
     calibration: Calibration | None = Field(
         default=None, description="the tolerance of every check; `tolerance` then binds standard trials and D1-D4 too"
     )
+    compiled_baseline: bool = Field(
+        default=False, description="torch.compile of the reference is timed too, alone; the speedup is against eager"
+    )
     guard_reference: bool = Field(default=False, description="the submission is stopped while the reference is timed")
     custom_share_at_least: float | None = Field(
         default=None,

@@ -230,6 +230,10 @@ class Verdict(_Frozen):
     speedup: Interval | None = None
     latency_ms: float | None = None
     reference_latency_ms: float | None = None
+    compiled_reference_latency_ms: float | None = Field(
+        default=None,
+        description="of the reference under torch.compile, alone; None where not asked for or not to be had",
+    )
     clock: Literal["judge-gated", "judge-open"] | None = None
     measurement: Measurement | None = None
     memory: Memory | None = None

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -95,6 +95,15 @@ class Sandbox:
             DeviceMemoryError, SandboxError: as `run`.
         """
         return self._send(job.device, job.protocol.limits, {"audit": job.to_message()}, on_phase)
+
+    def baseline(self, job: Job, variants: Sequence[str], on_phase: Callable[[str], None]) -> Result:
+        """Times variants of the problem's reference; the source plays no part.
+
+        Raises:
+            ReferenceFaultError, DeviceMemoryError, SandboxError: as `run`.
+        """
+        message = {"baseline": job.to_message() | {"variants": list(variants)}}
+        return self._send(job.device, job.protocol.limits, message, on_phase)
 
     def describe(self, device: str, limits: Limits) -> Result:
         """What the judge says of its machine: "hardware" and "software". Raises SandboxError."""

@@ -20,9 +20,11 @@ from kbenv.verdict import (
     Hardware,
     Interval,
     Isolation,
+    KernelShare,
     Measurement,
     Memory,
     Plausibility,
+    Provenance,
     Stage,
     Status,
     SubmissionFacts,
@@ -245,6 +247,15 @@ def make_plausibility(floor_ms: float | None, **overrides: Any) -> Plausibility:
     return Plausibility(**(fields | overrides))
 
 
+def make_provenance(custom_share: float, **overrides: Any) -> Provenance:
+    """What ran: one custom kernel with that share of the time."""
+    kernel = KernelShare(name="own", share=custom_share, count=1, kind="custom")
+    fields: dict[str, Any] = {
+        "custom_share": custom_share, "kernels": (kernel,), "library_calls": {}, "method": "scripted",
+    }  # fmt: skip
+    return Provenance(**(fields | overrides))
+
+
 class ScriptedEvaluator:
     """Returns the given verdicts (or raises the given exceptions) in order; the last one again and again.
 
@@ -282,6 +293,12 @@ class ScriptedEvaluator:
         self.close()
 
     def close(self) -> None:
+        self.closed = True
+
+    def admit(self, problem: Problem | str) -> Problem:
+        return make_problem(id=problem) if isinstance(problem, str) else problem
+
+    def abort(self) -> None:
         self.closed = True
 
     def evaluate(self, problem: Problem | str, source: str, *, seeds: Any = None) -> Verdict:

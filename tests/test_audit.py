@@ -11,10 +11,11 @@ import pytest
 
 from kbenv.audit import Audit, admitting_tolerance, audit_key, source_hash
 from kbenv.cli import main
-from kbenv.cli.audit import Record, row, rules
+from kbenv.cli.audit import row, rules
 from kbenv.errors import DeviceMemoryError, UsageError
 from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
+from kbenv.record import Record
 from kbenv.verdict import Hardware
 
 HARDWARE = Hardware(
@@ -350,13 +351,13 @@ def test_a_line_that_was_cut_off_is_made_again_and_another_is_refused(script: di
     path = tmp_path / "audits.jsonl"
     whole = make_audit().model_dump_json() + "\n"
     path.write_text(whole + whole[:200])
-    assert len(Record(path).read()) == 1
+    assert len(Record(path, Audit).read()) == 1
     assert path.read_text() == whole
     path.write_text('{"schema_version": 2}\n' + whole)
-    assert len(Record(path).read()) == 1
+    assert len(Record(path, Audit).read()) == 1
     path.write_text("a note\n" + whole)
     with pytest.raises(UsageError, match="line 1 is no audit"):
-        Record(path).read()
+        Record(path, Audit).read()
 
 
 @pytest.mark.parametrize("options", [["--limit-s", "0"], ["--out", "/none/such"], ["--json", "/none/such"]])

@@ -192,6 +192,7 @@ def test_the_options_reach_the_evaluator_and_the_reward(
         "sandbox": "process",
         "backend": "cpp",
         "require_custom_kernel": True,
+        "compiled_baseline": False,
         "docker": DockerSettings(),
         "cache": True,
     } | {"on_phase": evaluator.options["on_phase"]}  # type: ignore[attr-defined]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from kbenv.audit import Audit
     from kbenv.evaluator import Evaluator
     from kbenv.problems.problem import Problem
+    from kbenv.record import Record
 
 EXIT_DONE = 0
 EXIT_FAULT = 3
@@ -69,14 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: nothing ran.
         SandboxError: the judge cannot be started, or a file cannot be written.
     """
+    from kbenv.audit import Audit
     from kbenv.problems import list_problems
+    from kbenv.record import Record
 
     if not arguments.limit_s > 0:
         raise UsageError(f"--limit-s must be above 0; found {arguments.limit_s:g}")
     arguments.protocol = rules(arguments.precision, arguments.limit_s)
     problems = list_problems(arguments.pattern, problems_dir=arguments.problems_dir)
     _check_writable(arguments.json)
-    record = Record(arguments.out) if arguments.out is not None else None
+    record = Record(arguments.out, Audit) if arguments.out is not None else None
     audits: list[Audit] = []
     interrupted = False
     with open_evaluator(arguments, lambda _: None) as evaluator:
@@ -100,11 +102,13 @@ def rules(precision: str, limit_s: float) -> Protocol:
     return protocol.model_copy(update={"limits": protocol.limits.model_copy(update={"job_s": limit_s})})
 
 
-def _audit_all(problems: Sequence[Problem], evaluator: Evaluator, record: Record | None, audits: list[Audit]) -> None:
+def _audit_all(
+    problems: Sequence[Problem], evaluator: Evaluator, record: Record[Audit] | None, audits: list[Audit]
+) -> None:
     """Appends to `audits` what each problem has come to, from the record where it is there."""
     from kbenv.audit import audit_key, source_hash
 
-    known = record.read() if record is not None else {}
+    known = {audit.key: audit for audit in record.read()} if record is not None else {}  # later lines count
     hardware, software = evaluator.machine()
     for problem in problems:
         source = source_hash(problem, evaluator.device)
@@ -152,60 +156,6 @@ def row(audit: Audit) -> tuple[str, ...]:
         rms, error = f"{max(sizes):.2g}" if sizes else "", f"{largest_error(state):.1e}"
     flags = " ".join(finding.flag for finding in (*audit.degenerate, *audit.notes))
     return audit.problem, "degenerate" if audit.degenerate else "sound", took_ms, held, rms, error, flags
-
-
-class Record:
-    """The file that keeps audits, one a line; later lines count.
-
-    Raises:
-        UsageError: it cannot be written, or is no such file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            with path.open("ab"):
-                pass
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}; choose another --out") from error
-
-    def read(self) -> dict[tuple[str, ...], Audit]:
-        """What is on record, by key. A last line that was cut off is removed; lines of other versions are passed over.
-
-        Raises:
-            UsageError: another line is no audit.
-        """
-        from pydantic import ValidationError
-
-        from kbenv.audit import SCHEMA_VERSION, Audit
-
-        data = self._path.read_bytes()
-        if not data.endswith(b"\n") and data:
-            whole = data.rfind(b"\n") + 1
-            with self._path.open("r+b") as file:
-                file.truncate(whole)
-            data = data[:whole]
-        found = {}
-        for number, line in enumerate(data.splitlines(), start=1):
-            try:
-                if json.loads(line).get("schema_version") == SCHEMA_VERSION:
-                    audit = Audit.model_validate_json(line)
-                    found[audit.key] = audit
-            except (ValidationError, ValueError, AttributeError) as error:
-                raise UsageError(
-                    f"{self._path}: line {number} is no audit; remove it, or choose another --out"
-                ) from error
-        return found
-
-    def append(self, audit: Audit) -> None:
-        """Adds a line, whole. Raises SandboxError when the disk takes it not."""
-        try:
-            with self._path.open("ab") as file:
-                file.write(audit.model_dump_json().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise SandboxError(f"cannot write {self._path}: {error.strerror}; make room, then run it again") from error
 
 
 def _check_writable(path: str | None) -> None:

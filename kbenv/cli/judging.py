@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbenv.protocol import DEFAULT_PROTOCOL, PRECISIONS, PROTOCOLS
+from kbenv.reward import NEED_COMPILED
 
 if TYPE_CHECKING:
     from kbenv.evaluator import Evaluator
@@ -81,6 +82,7 @@ def open_evaluator(arguments: argparse.Namespace, on_phase: Callable[[str], None
         ),
         backend=arguments.backend,
         require_custom_kernel=arguments.require_custom_kernel,
+        compiled_baseline=getattr(arguments, "reward", None) in NEED_COMPILED,
         cache=cache,
         on_phase=on_phase,
     )

@@ -141,8 +141,8 @@ class Audit(Job):
             if tensor["constant"] is not None and tensor["constant"] == given.get(tensor["name"])
         ]  # fmt: skip
 
-    def _redraw(self, known: list[Message] | None) -> Message | None:
-        return super()._redraw(known) if self._redrawing else None
+    def redraw(self, known: list[Message] | None) -> Message | None:
+        return super().redraw(known) if self._redrawing else None
 
     def _make_plan(self, facts: Message) -> Plan:
         self._peak_bytes = facts["peak_bytes"]

@@ -31,13 +31,14 @@ from .probe import LARGEST_ERROR, apply_probe, perturb
 from .provenance import trace_submission
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots
-from .timing import measure, measure_alone
+from .timing import BASELINE, measure, measure_alone
 from .truth import Truth
+from .variant import measure_compiled
 
 REFERENCE_S = 300.0
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
-_ROLES = ("reference", "submission", "null")
+_ROLES = ("reference", "submission", "null", BASELINE)
 
 
 class Job:
@@ -58,7 +59,7 @@ class Job:
         self.left: str | None = None
         """What of this job could not be removed; no other job may follow it here."""
         self._zygote = zygote
-        self._uids = dict(zip(_ROLES, uids or (None, None, None), strict=True))
+        self._uids = dict(zip(_ROLES, uids or (None,) * len(_ROLES), strict=True))
         self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
         self._scratch: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
@@ -68,6 +69,7 @@ class Job:
         self._printed: str | None = None
         self._isolation: Message | None = None
         self.seeds = Seeds.choose(self.protocol, spec["seeds"])
+        self.has_variants: bool = self.protocol["compiled_baseline"]
         self._redrawn: list[Message] = []
         self._tolerated: list[str] = []
         """Probes that the reference bears, so that timed inputs may be changed in their way."""
@@ -87,6 +89,8 @@ class Job:
             try:
                 self._phase("reference", self.start_reference)
                 self._phase("reference-alone", lambda: measure_alone(self))
+                if self.protocol["compiled_baseline"]:
+                    self._phase("compiled-baseline", lambda: measure_compiled(self))
                 if self._looks_at_kernels:
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
@@ -131,7 +135,7 @@ class Job:
 
     def start_reference(self) -> None:
         """Loads the reference, learns shapes and cost, plans memory, and times it alone."""
-        for role in _ROLES:
+        for role in _ROLES if self.has_variants else _ROLES[:-1]:
             limit = self.protocol["limits"]["scratch_bytes"]
             self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
             self._stack.callback(self._wipe_scratch, role)  # after the arms, which come later, have stopped
@@ -174,7 +178,7 @@ class Job:
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
             seed=self.seeds.construction, precision=self.protocol["precision"],
-            tf32=self.protocol["tf32"]["reference_timing"], redraw=self._redraw(None),
+            tf32=self.protocol["tf32"]["reference_timing"], redraw=self.redraw(None),
         )  # fmt: skip
         self._redrawn = loaded["redrawn"]
         self.result.setdefault("tf32", {})["reference_timing"] = loaded["tf32"]
@@ -184,7 +188,7 @@ class Job:
             os.fchmod(self._weights.fileno(), 0o600)
             reference.ask("write_state", timeout_s=REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
 
-    def _redraw(self, known: list[Message] | None) -> Message | None:
+    def redraw(self, known: list[Message] | None) -> Message | None:
         return {"secret": self.seeds.redraw, "known": known} if self.protocol["redraw_parameters"] else None
 
     def _make_plan(self, facts: Message) -> Plan:
@@ -285,7 +289,7 @@ class Job:
                 "load", timeout_s=self.remaining(limits["build_s"], stage), problem=self.problem["source"],
                 source=self.source, entry="ModelNew", seed=self.seeds.construction,
                 precision=protocol["precision"], tf32=protocol["tf32"]["submission"],
-                redraw=self._redraw(self._redrawn),
+                redraw=self.redraw(self._redrawn),
             )  # fmt: skip
             self.result.setdefault("tf32", {})["submission"] = _short(loaded.get("tf32"))
             given = arm.ask(

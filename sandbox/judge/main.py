@@ -2,9 +2,9 @@
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
 and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}, and likewise for {"audit": job}
-(its problem alone) and {"describe": {"device"}} (a result with nothing but hardware and software); to {"ping": True}
-it answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a container), and then standard
-output answers.
+and {"baseline": job} (its problem alone) and {"describe": {"device"}} (a result with nothing but hardware and
+software); to {"ping": True} it answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a
+container), and then standard output answers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_ROLES = 3
+_ROLES = 4
 _UID_FIRST, _UID_SETS = 60100, 1200
 """Uids of jobs: below 65536, which is all that a user-namespaced container maps, and in no range of useradd's."""
-_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 16000
+_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 12500
 """In a container each job has uids of its own, from a random place: the kernel counts processes per uid, and another
 container's must not count here."""
 
@@ -92,6 +92,7 @@ def _exit_with_host(descriptor: int, root: str) -> None:
 def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
     from ..wire import ClosedError
     from .audit import Audit
+    from .baseline import Baseline
     from .faults import InfrastructureFault
     from .job import Job
 
@@ -99,7 +100,7 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         """The result, and whether the device still works."""
         if kind == "describe":
             return {}, True
-        job = (Audit if kind == "audit" else Job)(
+        job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
             spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})
         )
         result = job.run()
@@ -115,7 +116,7 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         if "ping" in spec:
             channel.send({"pong": True})
             continue
-        kind = next((name for name in ("audit", "describe") if name in spec), "job")
+        kind = next((name for name in ("audit", "baseline", "describe") if name in spec), "job")
         spec = spec.get(kind, spec)
         try:
             hardware = _hardware(spec["device"])

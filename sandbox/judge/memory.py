@@ -48,9 +48,9 @@ def measure_memory(job: Job) -> None:
     if not job.protocol["memory"]:
         return
     with job.reference_faults():
-        reference = _peak(job, "reference", job.trusted, _REFERENCE_S)
+        reference = peak(job, "reference", job.trusted, _REFERENCE_S)
     with job.submission_faults("memory"):
-        submission = _peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"))
+        submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"))
     if reference is None or submission is None:
         job.flags.append("memory was not measured: /proc does not show the runners' peaks here")
         return
@@ -72,7 +72,7 @@ def measure_memory(job: Job) -> None:
     }
 
 
-def _peak(job: Job, role: str, slots: Slots, timeout_s: float) -> _Peak | None:
+def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> _Peak | None:
     arm = job.arm(role)
     inputs = job.signature.inputs.slot_bytes
     with slots.lent_to(arm):

@@ -5,6 +5,7 @@ Every timed call sees fresh inputs, perturbed where the protocol says so, and ev
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 import statistics
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .job import Job
 
 _ARMS = ("reference", "submission", "null")
+BASELINE = "baseline"
+"""The role of a variant of the reference that is timed beside it, such as the compiled one."""
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
 _NULL_GAP = 0.05
@@ -42,8 +45,8 @@ class Series:
 
     calls: int
     gated: bool
-    turns: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
-    copies: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
+    turns: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in (*_ARMS, BASELINE)})
+    copies: dict[str, list[float]] = field(default_factory=lambda: {arm: [] for arm in (*_ARMS, BASELINE)})
 
     @property
     def apart(self) -> bool:
@@ -120,7 +123,8 @@ class Timer:
 
     def _trusted_turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> Turn:
         job = self.job
-        with job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
+        # a variant that fails has no number, and that is all; a reference that fails ends the job
+        with contextlib.nullcontext() if arm == BASELINE else job.reference_faults(), job.trusted.lent_to(job.arm(arm)):
             return job.clock.turn(
                 job.arm(arm), job.trusted, first=first, calls=series.calls, gated=series.gated, apart=series.apart,
                 events=with_events, gate_s=job.gate_s(series.calls),
@@ -159,7 +163,7 @@ class Timer:
         """The reference's latencies before the submission's process exists."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
-        for _ in range(self._turns()):
+        for _ in range(self.turns()):
             self.round(series, ("reference", "null"))
         single = series if series.apart else Series(1, self.gated)
         if single is not series:
@@ -183,7 +187,7 @@ class Timer:
         self.slow_nulls.append(found / alone)
         return (1 + _NULL_GAP) * alone
 
-    def _turns(self) -> int:
+    def turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
         needed: int = math.ceil(self.rule["timed_calls"] / (self.rule["runner_pairs"] * self.calls))
         long = self.job.forward_ms * self.calls > _LONG_ROUND_MS or self.job.plan.exclusive
@@ -211,7 +215,7 @@ class Timer:
                 timed.clear()  # turns of another length, or without the gate, are no sample of the same thing
             series = Series(self.calls, self.gated)
             try:
-                for _ in range(self._turns()):
+                for _ in range(self.turns()):
                     self.round(series, _ARMS)
             except GateError:  # a call that only sometimes waits for the device: none may be behind the gate
                 self.gated = False

@@ -129,6 +129,16 @@ class Runner:
             "redrawn": keys_to_json(redraw.drawn) if redraw is not None else [],
         }  # fmt: skip
 
+    def do_compile(self, _: Message, __: list[int]) -> Message:
+        """torch.compile with its defaults, and one call at slot 0, which compiles: the reference's only."""
+        assert self._model is not None
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes beside the clock
+        self._model = torch.compile(self._model)
+        with torch.no_grad():
+            self._apply(self._arguments[0])
+        self._synchronize()
+        return {}
+
     def do_write_state(self, _: Message, descriptors: list[int]) -> Message:
         models.write_state(self._model, descriptors[0])
         os.close(descriptors[0])
