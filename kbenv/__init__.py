@@ -13,6 +13,7 @@ import gymnasium
 
 if TYPE_CHECKING:
     from kbenv.evaluator import Evaluator, evaluate
+    from kbenv.pool import EvaluatorPool, evaluate_many, open_pool
     from kbenv.problems import list_problems, load_problem
     from kbenv.protocol import get_protocol
     from kbenv.verdict import Status, Verdict
@@ -21,27 +22,41 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Evaluator",
+    "EvaluatorPool",
     "Status",
     "Verdict",
     "__version__",
     "evaluate",
+    "evaluate_many",
     "get_protocol",
     "list_problems",
     "load_problem",
+    "open_pool",
 ]
 
 _HOMES = {
     "Evaluator": "kbenv.evaluator",
+    "EvaluatorPool": "kbenv.pool",
     "Status": "kbenv.verdict",
     "Verdict": "kbenv.verdict",
     "evaluate": "kbenv.evaluator",
+    "evaluate_many": "kbenv.pool",
+    "open_pool": "kbenv.pool",
     "get_protocol": "kbenv.protocol",
     "list_problems": "kbenv.problems",
     "load_problem": "kbenv.problems",
 }
 
-gymnasium.register(id="kbenv/SingleTurn-v0", entry_point="kbenv.env:SingleTurnEnv")
-gymnasium.register(id="kbenv/MultiTurn-v0", entry_point="kbenv.env:MultiTurnEnv")
+gymnasium.register(
+    id="kbenv/SingleTurn-v0",
+    entry_point="kbenv.env:SingleTurnEnv",
+    vector_entry_point="kbenv.vector:SingleTurnVectorEnv",
+)
+gymnasium.register(
+    id="kbenv/MultiTurn-v0",
+    entry_point="kbenv.env:MultiTurnEnv",
+    vector_entry_point="kbenv.vector:MultiTurnVectorEnv",
+)
 
 
 def __getattr__(name: str) -> Any:

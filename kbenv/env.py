@@ -7,6 +7,7 @@ trainer must see "no reward" and never a zero that the agent did not earn.
 
 from __future__ import annotations
 
+import typing
 from abc import abstractmethod
 from typing import Any
 
@@ -21,9 +22,29 @@ from kbenv.problems import load_problem
 from kbenv.problems.problem import Problem
 from kbenv.prompt import render_prompt
 from kbenv.prompts import render
+from kbenv.protocol import Protocol
 from kbenv.reward import DEFAULT_REWARD, NEED_COMPILED, expect_needs, get_reward
 from kbenv.spaces import TextSpace
 from kbenv.verdict import Verdict
+
+
+class Judging(typing.Protocol):
+    """What an environment asks of an `Evaluator`, or of an `EvaluatorPool`."""
+
+    device: str
+    backend: str
+
+    @property
+    def protocol(self) -> Protocol: ...
+
+    def evaluate(self, problem: Problem | str, source: str) -> Verdict:
+        """The verdict. Raises SandboxError."""
+
+    def format_error(self, problem: Problem | str, message: str) -> Verdict:
+        """The verdict for an answer without code."""
+
+    def close(self) -> None:
+        """Ends the judge."""
 
 
 class _KernelEnv(gymnasium.Env[str, str]):
@@ -35,7 +56,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         self,
         problem: Problem | str,
         *,
-        evaluator: Evaluator | None = None,
+        evaluator: Judging | None = None,
         reward: str = DEFAULT_REWARD,
         render_mode: str | None = None,
         **evaluator_options: Any,
@@ -72,7 +93,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         self._turn, self._verdict, self._best = 0, None, None
-        return self._prompt(), self._info()
+        return self._prompt(), self.info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Judges one answer.
@@ -85,13 +106,21 @@ class _KernelEnv(gymnasium.Env[str, str]):
             kbenv.errors.SandboxError: no verdict could be had. The episode is as it was: the same action may be tried
                 again.
         """
+        self.expect_running()
+        code = extract_code(action)
+        return self.settle(action, None if self.is_farewell(action, code) else self._judge(code))
+
+    def expect_running(self) -> None:
+        """Raises ResetNeeded when no episode is running."""
         if self._turn is None:
             raise ResetNeeded("no episode is running: call reset() before the first step and after the last")
-        code = extract_code(action)
-        if code is None and self._ends_without_code(action):
+
+    def settle(self, action: str, verdict: Verdict | None) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """What `step` returns for an answer with this verdict; None for one that is not judged, a farewell."""
+        assert self._turn is not None
+        if verdict is None:
             observation, reward = "", 0.0
         else:
-            verdict = self._judge(code)
             self._verdict = verdict
             if verdict.credited and (self._best is None or _faster(verdict, self._best)):
                 self._best = verdict
@@ -100,7 +129,7 @@ class _KernelEnv(gymnasium.Env[str, str]):
         terminated = self._is_over(action)
         if not terminated:
             observation = self._continued(observation)
-        info = self._info()
+        info = self.info()
         if terminated:
             self._turn = None
         return observation, reward, terminated, False, info
@@ -129,8 +158,8 @@ class _KernelEnv(gymnasium.Env[str, str]):
     def _is_over(self, action: str) -> bool:
         """Whether the episode ends with the turn just counted."""
 
-    def _ends_without_code(self, action: str) -> bool:
-        """Whether an answer without code is no failed attempt but a farewell."""
+    def is_farewell(self, action: str, code: str | None) -> bool:
+        """Whether an answer, in which that code was found, is no failed attempt but only ends the episode."""
         return False
 
     def _continued(self, feedback: str) -> str:
@@ -146,7 +175,8 @@ class _KernelEnv(gymnasium.Env[str, str]):
         evaluator = self.evaluator
         return render_prompt(self.problem, evaluator.protocol, evaluator.device, evaluator.backend)
 
-    def _info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
+        """What `reset` and `step` return beside the observation: described at the class."""
         return {"problem": self.problem.id, "turn": self._turn, "verdict": self._verdict, "best": self._best}
 
 
@@ -280,7 +310,7 @@ class MultiTurnEnv(_KernelEnv):
         problem: Problem | str,
         *,
         max_turns: int = 10,
-        evaluator: Evaluator | None = None,
+        evaluator: Judging | None = None,
         reward: str = DEFAULT_REWARD,
         render_mode: str | None = None,
         **evaluator_options: Any,
@@ -293,8 +323,8 @@ class MultiTurnEnv(_KernelEnv):
     def _is_over(self, action: str) -> bool:
         return self._turn == self.max_turns or says_done(action)
 
-    def _ends_without_code(self, action: str) -> bool:
-        return says_done(action)
+    def is_farewell(self, action: str, code: str | None) -> bool:
+        return code is None and says_done(action)
 
     def _continued(self, feedback: str) -> str:
         values = {"feedback": feedback, "turn": self._turn, "max_turns": self.max_turns}

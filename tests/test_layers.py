@@ -17,15 +17,16 @@ LINKED = ("agents", "problems", "prompts", "sandbox")
 
 LAYERS = (
     {
-        "kbenv.cli", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding", "kbenv.serve", "kbenv.adapters",
-        "kbenv.report",
+        "kbenv.cli", "kbenv.compat", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding", "kbenv.serve",
+        "kbenv.adapters", "kbenv.report",
     },
     {"kbenv.agents"},
     {"kbenv.env", "kbenv.vector"},
+    {"kbenv.pool"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics", "kbenv.prompt",
-        "kbenv.provenance", "kbenv.reward", "kbenv.screen",
+        "kbenv.audit", "kbenv.baseline", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics",
+        "kbenv.prompt", "kbenv.provenance", "kbenv.record", "kbenv.repro", "kbenv.reward", "kbenv.screen",
         "kbenv.spaces", "kbenv.store",
     },
     {"kbenv.sandbox"},
@@ -57,7 +58,8 @@ class Import:
 def source_files() -> dict[str, Path]:
     """Every module of the package by its name, each once (kbenv/agents and so on are links)."""
     files = [path for path in (ROOT / "kbenv").glob("*.py")]
-    files += [path for path in (ROOT / "kbenv" / "cli").rglob("*.py")]
+    for folder in ("adapters", "cli", "compat"):
+        files += [path for path in (ROOT / "kbenv" / folder).rglob("*.py")]
     for folder in LINKED:
         files += [path for path in (ROOT / folder).rglob("*.py") if not is_problem(path)]
     return {module_name(path): path for path in files}
