@@ -7,11 +7,10 @@ where it was interrupted without a question and without a judgement. An answer i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kbenv.agents import Completion, Message, Model, Turn
+from kbenv.env import Judging
 from kbenv.errors import UsageError
-from kbenv.evaluator import Evaluator
 from kbenv.problems.problem import Problem
 from kbenv.store import Store, StoredTurn
 from kbenv.verdict import Verdict
@@ -77,12 +76,15 @@ class RecordedEvaluator:
     It does what an environment asks of an evaluator, and owns nothing: whoever made `evaluator` closes it.
     """
 
-    def __init__(self, evaluator: Evaluator, model: RecordedModel) -> None:
+    def __init__(self, evaluator: Judging, model: RecordedModel) -> None:
+        self.protocol = evaluator.protocol
+        self.device = evaluator.device
+        self.backend = evaluator.backend
         self._evaluator = evaluator
         self._model = model
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._evaluator, name)
+    def close(self) -> None:
+        """Nothing: see above."""
 
     def evaluate(self, problem: Problem | str, source: str) -> Verdict:
         return self._stored_verdict() or self._evaluator.evaluate(problem, source)

@@ -312,11 +312,13 @@ class Corrected:
     """The best-of-n speedup of one problem under each step; None where no sample is right under its checks.
 
     Attributes:
-        standard: against the fp32 baseline, standard trials alone.
+        right: whether a sample passes the standard trials.
+        standard: against the fp32 baseline, standard trials alone; None also where it is right and was not timed.
         hidden: against the fp32 baseline, hidden checks too.
         tf32: against the TF32 baseline, hidden checks too.
     """
 
+    right: bool
     standard: float | None
     hidden: float | None
     tf32: float | None
@@ -354,24 +356,23 @@ def decompose(problems: Sequence[Corrected]) -> Decomposition:
     """
     if not problems:
         raise ValueError("there is no judged problem to decompose")
+    hidden = [problem.hidden for problem in problems]
+    tf32 = [problem.tf32 for problem in problems]
     steps = {
-        "standard": _step([problem.standard for problem in problems]),
-        "hidden": _step([problem.hidden for problem in problems]),
-        "tf32": _step([problem.tf32 for problem in problems]),
+        "standard": _step([problem.right for problem in problems], [problem.standard for problem in problems]),
+        "hidden": _step([x is not None for x in hidden], hidden),
+        "tf32": _step([x is not None for x in tf32], tf32),
     }
-    hidden = sum(problem.standard is not None and problem.hidden is None for problem in problems)
-    tf32 = sum(
-        problem.hidden is not None and problem.tf32 is not None and problem.tf32 <= 0.5 * problem.hidden
-        for problem in problems
-    )
+    reach_hidden = sum(problem.right and problem.hidden is None for problem in problems) / len(problems)
+    halved = sum(a is not None and b is not None and b <= 0.5 * a for a, b in zip(hidden, tf32, strict=True))
     return Decomposition(
-        problems=len(problems), steps=steps, reach_hidden=hidden / len(problems), reach_tf32=tf32 / len(problems)
+        problems=len(problems), steps=steps, reach_hidden=reach_hidden, reach_tf32=halved / len(problems)
     )
 
 
-def _step(speedups: Sequence[float | None]) -> Step:
+def _step(right: Sequence[bool], speedups: Sequence[float | None]) -> Step:
     return Step(
-        correct=_share([float(x is not None) for x in speedups]),
+        correct=_share([float(x) for x in right]),
         faster=_share([float(x is not None and x > 1) for x in speedups]),
         speedup=_number(speedups, geometric=True),
     )

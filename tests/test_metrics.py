@@ -283,10 +283,10 @@ def test_groups_have_summaries_of_their_own() -> None:
 
 def test_the_decomposition_worked_by_hand() -> None:
     problems = [
-        Corrected(standard=4.0, hidden=4.0, tf32=1.0),  # a matrix product: TF32 takes three quarters
-        Corrected(standard=8.0, hidden=None, tf32=None),  # a shortcut that the hidden checks find
-        Corrected(standard=2.0, hidden=2.0, tf32=2.0),
-        Corrected(standard=None, hidden=None, tf32=None),
+        Corrected(True, standard=4.0, hidden=4.0, tf32=1.0),  # a matrix product: TF32 takes three quarters
+        Corrected(True, standard=8.0, hidden=None, tf32=None),  # a shortcut that the hidden checks find
+        Corrected(True, standard=2.0, hidden=2.0, tf32=2.0),
+        Corrected(False, standard=None, hidden=None, tf32=None),
     ]
     found = decompose(problems)
     assert [found.steps[name].correct.value for name in ("standard", "hidden", "tf32")] == [0.75, 0.5, 0.5]
@@ -299,8 +299,16 @@ def test_the_decomposition_worked_by_hand() -> None:
 
 
 def test_a_speedup_that_falls_by_exactly_half_is_reached() -> None:
-    assert decompose([Corrected(2.0, 2.0, 1.0)]).reach_tf32 == 1.0
-    assert decompose([Corrected(2.0, 2.0, 1.01)]).reach_tf32 == 0.0
+    assert decompose([Corrected(True, 2.0, 2.0, 1.0)]).reach_tf32 == 1.0
+    assert decompose([Corrected(True, 2.0, 2.0, 1.01)]).reach_tf32 == 0.0
+
+
+def test_what_was_right_on_the_standard_trials_and_not_timed_is_in_the_share_and_not_in_the_mean() -> None:
+    found = decompose([Corrected(True, None, None, None), Corrected(True, 4.0, 4.0, 4.0)])
+    assert found.steps["standard"].correct.value == 1.0
+    assert found.steps["standard"].speedup is not None
+    assert found.steps["standard"].speedup.value == pytest.approx(4.0)
+    assert found.reach_hidden == 0.5
 
 
 def test_nothing_to_decompose_is_refused() -> None:

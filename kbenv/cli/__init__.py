@@ -49,7 +49,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    from kbenv.cli import doctor, eval, problems, redteam, run, sandbox
+    from kbenv.cli import (
+        baseline,
+        doctor,
+        eval,
+        generate,
+        problems,
+        redteam,
+        rejudge,
+        report,
+        repro,
+        run,
+        sandbox,
+    )
 
     parser = argparse.ArgumentParser(
         prog="kbenv",
@@ -58,7 +70,9 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kbenv {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (eval, run, problems, redteam, doctor, sandbox):
+    for module in (
+        eval, run, generate, rejudge, report, repro, baseline, problems, redteam, doctor, sandbox,
+    ):  # fmt: skip
         module.add_parser(subparsers)
     return parser
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from kbenv.errors import UsageError
 from kbenv.protocol import DEFAULT_PROTOCOL, PRECISIONS, PROTOCOLS
 from kbenv.reward import NEED_COMPILED
 
 if TYPE_CHECKING:
     from kbenv.evaluator import Evaluator
+    from kbenv.pool import EvaluatorPool
 
 
 def add_judging_options(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +35,7 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
 
 def add_place_options(parser: argparse.ArgumentParser) -> None:
     """Adds device and sandbox."""
-    parser.add_argument("--device", default="auto", help="auto (default), cpu or cuda:N")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda:N or cuda:GPU-... (a UUID)")
     group = parser.add_argument_group("sandbox")
     group.add_argument(
         "--sandbox",
@@ -58,34 +61,69 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_evaluator(arguments: argparse.Namespace, on_phase: Callable[[str], None], *, cache: bool = False) -> Evaluator:
+def add_devices_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--devices`, for commands that judge on several."""
+    parser.add_argument(
+        "--devices", metavar="NAMES",
+        help="judge on several devices at once: cuda:0,cuda:1 (the machine's numbers, whatever CUDA_VISIBLE_DEVICES "
+        "says), UUIDs (GPU-...), all, or cpu",
+    )  # fmt: skip
+
+
+def open_evaluator(arguments: argparse.Namespace, on_phase: Callable[[str], None]) -> Evaluator:
     """The evaluator that the options ask for; one line on standard error when "auto" did without Docker.
 
     Raises:
         UsageError: what they ask for is not to be had.
     """
     from kbenv.evaluator import Evaluator
+
+    evaluator = Evaluator(device=arguments.device, on_phase=on_phase, **_options(arguments))
+    _say_note(evaluator.sandbox_note)
+    return evaluator
+
+
+def open_pool(
+    arguments: argparse.Namespace, on_phase: Callable[[str], None], *, keep: Path | None = None
+) -> EvaluatorPool:
+    """The pool that the options ask for: one evaluator, or with `--devices` one on each.
+
+    Raises:
+        UsageError: as `open_evaluator`; or both `--device` and `--devices` are given.
+    """
+    from kbenv import pool
+
+    if arguments.devices is None:
+        return pool.EvaluatorPool([open_evaluator(arguments, on_phase)], keep=keep)
+    if arguments.device != "auto":
+        raise UsageError("give --device for one judge, or --devices for several, not both")
+    devices = [name.strip() for name in arguments.devices.split(",") if name.strip()]
+    opened = pool.open_pool(devices, on_phase=lambda _, phase: on_phase(phase), keep=keep, **_options(arguments))
+    _say_note(opened.sandbox_note)
+    return opened
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     from kbenv.sandbox.docker import DockerSettings
     from kbenv.sandbox.engine import IMAGE
 
-    evaluator = Evaluator(
-        protocol=arguments.protocol,
-        precision=arguments.precision,
-        device=arguments.device,
-        sandbox=arguments.sandbox,
-        docker=DockerSettings(
+    return {
+        "protocol": arguments.protocol,
+        "precision": arguments.precision,
+        "sandbox": arguments.sandbox,
+        "docker": DockerSettings(
             image=arguments.image or IMAGE,
             runtime=arguments.runtime,
             gpu_access=arguments.gpu_access,
             cpus=arguments.cpus,
             mounts=tuple(arguments.mount),
         ),
-        backend=arguments.backend,
-        require_custom_kernel=arguments.require_custom_kernel,
-        compiled_baseline=getattr(arguments, "reward", None) in NEED_COMPILED,
-        cache=cache,
-        on_phase=on_phase,
-    )
-    if evaluator.sandbox_note:
-        print(f"kbenv: {evaluator.sandbox_note}", file=sys.stderr)
-    return evaluator
+        "backend": arguments.backend,
+        "require_custom_kernel": arguments.require_custom_kernel,
+        "compiled_baseline": getattr(arguments, "reward", None) in NEED_COMPILED,
+    }
+
+
+def _say_note(note: str | None) -> None:
+    if note:
+        print(f"kbenv: {note}", file=sys.stderr)

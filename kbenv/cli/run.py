@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
-from kbenv.cli.judging import add_judging_options, open_evaluator
+from kbenv.cli.judging import add_devices_option, add_judging_options, open_pool
+from kbenv.cli.lanes import in_lanes
+from kbenv.cli.report import print_report, read_report
 from kbenv.errors import ModelError, SandboxError, UsageError
 from kbenv.reward import DEFAULT_REWARD, REWARDS
 
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 
     from kbenv.agents import Agent, Model, TextEnv, Trajectory, Turn
     from kbenv.agents.recording import RecordedEvaluator, RecordedModel
-    from kbenv.evaluator import Evaluator
+    from kbenv.pool import EvaluatorPool
     from kbenv.problems.problem import Problem
+    from kbenv.protocol import Protocol
     from kbenv.store import Store
 
 EXIT_DONE = 0
@@ -52,6 +55,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "3 a fault of the machine, of kbenv or of the model's service.",
     )
     parser.add_argument("--agent", choices=tuple(DEFAULT_SAMPLES), default="single-shot")
+    parser.add_argument("--turns", type=int, metavar="T", help="multi-turn: most answers of a sample (default: 10)")
+    add_asking_options(parser)
+    add_judging_options(parser)
+    add_devices_option(parser)
+    parser.set_defaults(func=run)
+
+
+def add_asking_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what is asked, of which model, and where it is kept."""
     parser.add_argument(
         "--model", required=True, metavar="NAME",
         help="a litellm model name such as openai/gpt-4o (its key from the environment), or replay:DIR for recorded "
@@ -61,7 +73,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "-n", type=int, metavar="N",
         help="independent samples a problem (default: 5 for single-shot, 1 for multi-turn)",
     )  # fmt: skip
-    parser.add_argument("--turns", type=int, metavar="T", help="multi-turn: most answers of a sample (default: 10)")
     parser.add_argument("--problems", required=True, metavar="PATTERN", help="such as 'core/*' or 'core/level1/relu'")
     parser.add_argument("--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run is kept")
@@ -71,8 +82,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--max-cost", type=float, metavar="USD", help="ask nothing more once the answers have cost this much"
     )
-    add_judging_options(parser)
-    parser.set_defaults(func=run)
+    parser.add_argument(
+        "--parallel", type=int, metavar="N",
+        help="problems at work at once (default: 1; with --devices twice their number)",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,23 +100,24 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.problems import list_problems
     from kbenv.store import Store
 
-    _check_numbers(arguments)
+    check_numbers(arguments)
     problems = list_problems(arguments.problems, problems_dir=arguments.problems_dir)
-    problems, open_model = _open_model(arguments, problems)
+    problems, open_model = choose_model(arguments, problems)
     console = Console(highlight=False)
     started = time.monotonic()
     progress = _Progress(console, len(problems) * _answers(arguments), by_turn=arguments.turns > 1)
-    # With a cache: independent samples are often the same text.
-    with open_evaluator(arguments, progress.show_phase, cache=True) as evaluator:
-        store = Store(arguments.out, _config(arguments, evaluator))
-        this_run = _Run(arguments, evaluator, store, _within_budget(arguments, store, open_model))
+    with open_pool(arguments, progress.show_phase) as pool:
+        store = Store(arguments.out, make_config(arguments, pool.protocol, pool.device))
+        this_run = _Run(arguments, pool, store, within_budget(arguments, store, open_model))
+        lanes = arguments.parallel or (1 if arguments.devices is None else 2 * len(pool.devices))
         try:
             with progress:
-                rows, stopped = this_run.play(problems, progress)
+                rows, stopped = this_run.play(problems, progress, lanes)
         except KeyboardInterrupt:
             print("kbenv: interrupted; run the same command again to go on", file=sys.stderr)
             return EXIT_INTERRUPTED
     _print_table(console, rows)
+    print_report(console, read_report(arguments.out))
     _print_closing(console, rows, time.monotonic() - started, arguments.out)
     return _exit_code(rows, stopped)
 
@@ -122,28 +136,33 @@ class _Run:
     """What all problems of a run share."""
 
     arguments: argparse.Namespace
-    evaluator: Evaluator
+    evaluator: EvaluatorPool
     store: Store
     open_model: OpenModel
 
-    def play(self, problems: Sequence[Problem], progress: _Progress) -> tuple[list[_Row], Stop | None]:
-        """A row for each problem, and what stopped the run before its end, if something did."""
-        rows: list[_Row] = []
-        for problem in problems:
-            progress.begin(problem.id)
-            row, stopped = self._play_one(problem, progress)
-            rows.append(row)
-            progress.finish_problem(_answers(self.arguments))
-            if stopped is not None:
+    def play(self, problems: Sequence[Problem], progress: _Progress, lanes: int) -> tuple[list[_Row], Stop | None]:
+        """A row for each problem that was played, and what stopped the run before its end, if something did."""
+        rows: dict[str, _Row] = {}
+        stopped: Stop | None = None
+
+        def work(problem: Problem) -> tuple[_Row, Stop | None] | None:
+            return None if stopped is not None else self._play_one(problem, progress)
+
+        for problem, played in in_lanes(problems, work, lanes):
+            if played is None:
+                continue
+            rows[problem.id], stop = played
+            if stop is not None and stopped is None:
+                stopped = stop
                 print(f"kbenv: {stopped}", file=sys.stderr)
-                return rows, stopped
-        return rows, None
+        return [rows[problem.id] for problem in problems if problem.id in rows], stopped
 
     def _play_one(self, problem: Problem, progress: _Progress) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
         from kbenv.agents.recording import RecordedEvaluator, RecordedModel
         from kbenv.store import StoreError
 
+        progress.begin(problem.id)
         name, model = self.arguments.agent, RecordedModel(self.open_model(problem.id), self.store, problem.id)
         turns: list[Turn] = []
 
@@ -153,6 +172,7 @@ class _Run:
             progress.show(problem.id, turn, stored=not new)
 
         def row(fault: str | None = None, excluded: bool = False) -> _Row:
+            progress.skip(_answers(self.arguments) - len(turns))
             return _Row(Trajectory(problem.id, name, model.name, tuple(turns)), fault, excluded)
 
         if problem.id in self.evaluator.protocol.excluded:
@@ -170,8 +190,13 @@ class _Run:
         return row(), None
 
 
-def _check_numbers(arguments: argparse.Namespace) -> None:
-    for option, value in (("-n", arguments.n), ("--turns", arguments.turns), ("--max-tokens", arguments.max_tokens)):
+def check_numbers(arguments: argparse.Namespace) -> None:
+    """Raises UsageError; puts the defaults of -n and --turns in place."""
+    numbers = {
+        "-n": arguments.n, "--turns": arguments.turns, "--max-tokens": arguments.max_tokens,
+        "--parallel": arguments.parallel,
+    }  # fmt: skip
+    for option, value in numbers.items():
         if value is not None and value < 1:
             raise UsageError(f"{option} must be at least 1; found {value}")
     if arguments.turns is not None and arguments.agent != "multi-turn":
@@ -187,7 +212,7 @@ def _answers(arguments: argparse.Namespace) -> int:
     return int(arguments.n * arguments.turns)
 
 
-def _open_model(arguments: argparse.Namespace, problems: list[Problem]) -> tuple[list[Problem], OpenModel]:
+def choose_model(arguments: argparse.Namespace, problems: list[Problem]) -> tuple[list[Problem], OpenModel]:
     """The problems that the model can be asked about, and what opens it for one of them."""
     name: str = arguments.model
     if not name.startswith(REPLAY_PREFIX):
@@ -230,7 +255,7 @@ def _replay_directory(text: str) -> Path:
     )
 
 
-def _within_budget(arguments: argparse.Namespace, store: Store, open_model: OpenModel) -> OpenModel:
+def within_budget(arguments: argparse.Namespace, store: Store, open_model: OpenModel) -> OpenModel:
     """`open_model`, with all that it opens under one budget when there is one."""
     if arguments.max_cost is None:
         return open_model
@@ -240,8 +265,8 @@ def _within_budget(arguments: argparse.Namespace, store: Store, open_model: Open
     return lambda problem: BudgetedModel(open_model(problem), budget)
 
 
-def _config(arguments: argparse.Namespace, evaluator: Evaluator) -> dict[str, Any]:
-    """What a run must have in common with itself when it goes on; the budget may change."""
+def make_config(arguments: argparse.Namespace, protocol: Protocol, device: str) -> dict[str, Any]:
+    """What a run must have in common with itself when it goes on; the budget and the number of devices may change."""
     from kbenv.prompts import render
 
     keys = (
@@ -251,8 +276,8 @@ def _config(arguments: argparse.Namespace, evaluator: Evaluator) -> dict[str, An
     return {
         **{key: getattr(arguments, key) for key in keys},
         "problems_dir": None if arguments.problems_dir is None else str(arguments.problems_dir),
-        "device": evaluator.device,
-        "rules": evaluator.protocol.model_dump(mode="json"),
+        "device": device.split(":")[0],
+        "rules": protocol.model_dump(mode="json"),
         "system": render("system.j2", turns=arguments.turns),
     }
 
@@ -266,10 +291,9 @@ def _make_agent(arguments: argparse.Namespace, model: RecordedModel) -> Agent:
     return MultiTurn(model, turns=arguments.turns, n=arguments.n)
 
 
-def _make_env(arguments: argparse.Namespace, problem: Problem, recorded: RecordedEvaluator) -> TextEnv:
+def _make_env(arguments: argparse.Namespace, problem: Problem, evaluator: RecordedEvaluator) -> TextEnv:
     from kbenv.env import MultiTurnEnv, SingleTurnEnv
 
-    evaluator = cast("Evaluator", recorded)
     if arguments.agent == "single-shot":
         return SingleTurnEnv(problem, evaluator=evaluator, reward=arguments.reward)
     return MultiTurnEnv(problem, max_turns=arguments.turns, evaluator=evaluator, reward=arguments.reward)
@@ -297,8 +321,8 @@ class _Progress:
             expand=True,
         )
         self._task = self._bar.add_task("starting", total=answers)
-        self._shown = 0
         self._problem = ""
+        self._has_ended = False
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -307,6 +331,7 @@ class _Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._has_ended = True
         self._bar.stop()
 
     def show_phase(self, phase: str) -> None:
@@ -318,19 +343,19 @@ class _Progress:
         self.show_phase("")
 
     def say(self, line: str) -> None:
+        if self._has_ended:
+            return  # what an interrupted lane still has to say
         self._console.print(line, markup=False, soft_wrap=True)
 
     def show(self, problem: str, turn: Turn, stored: bool) -> None:
         """One judged answer; `stored` when it was judged in an earlier run."""
         place = f"sample {turn.sample} turn {turn.index}" if self._by_turn else f"sample {turn.sample}"
         self.say(f"{problem} {place}: {_outcome(turn)}{' (from disk)' if stored else ''}")
-        self._shown += 1
         self._bar.advance(self._task)
 
-    def finish_problem(self, answers: int) -> None:
-        """Count the answers that an early end made needless."""
-        self._bar.advance(self._task, answers - self._shown)
-        self._shown = 0
+    def skip(self, answers: int) -> None:
+        """Count the answers that an end, early or not, has made needless."""
+        self._bar.advance(self._task, answers)
 
 
 def _outcome(turn: Turn) -> str:

@@ -1,0 +1,301 @@
+"""`kbenv report`: the numbers of a whole run, from the verdicts on its disk; `kbenv run` prints the same at its end."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from kbenv.errors import SandboxError, UsageError
+from kbenv.metrics import (
+    Corrected,
+    Decomposition,
+    Number,
+    Solved,
+    Summary,
+    decompose,
+    merge_turns,
+    read_sample,
+    summarise,
+    summarise_groups,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kbenv.baseline import Baseline
+    from kbenv.problems.problem import Problem
+    from kbenv.store import StoredTurn
+    from kbenv.verdict import Verdict
+
+_LEVEL = re.compile(r"(?:^|/)level(\d+)/")
+Attempts = Mapping[str, Mapping[int, "list[Verdict]"]]
+"""Verdicts by problem and sample, in the order of turns."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `kbenv report`."""
+    parser = subparsers.add_parser(
+        "report",
+        help="the numbers of a whole run",
+        description="Print fast_p, pass@k, mean speedup, memory and their intervals over problems, in all, by level "
+        "and by category, from the verdicts of a run. How each is defined: docs/metrics.md.",
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="a directory of `kbenv run` or `kbenv rejudge`")
+    parser.add_argument(
+        "--standard", type=Path, metavar="RUN",
+        help="a run of the same answers under --protocol kernelbench: shows what hidden checks and TF32 take away",
+    )  # fmt: skip
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE",
+        help="of `kbenv baseline` on the same machine: shows what TF32 takes away, without another run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout (default: $KBENV_KERNELBENCH)"
+    )
+    parser.add_argument("--json", metavar="PATH", help="write the numbers as JSON; - for standard output alone")
+    parser.set_defaults(func=run)
+
+
+class Report(BaseModel):
+    """The numbers of one run.
+
+    Attributes:
+        whole: None when nothing was judged.
+        unjudged: problems of which no answer has a verdict: in no number.
+        devices: names of the devices that the verdicts are of; several are not comparable.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    run: str
+    protocols: tuple[str, ...]
+    devices: tuple[str, ...]
+    unjudged: tuple[str, ...]
+    whole: Summary | None
+    levels: dict[int, Summary]
+    categories: dict[str, Summary]
+    decomposition: Decomposition | None = None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the report and returns 0.
+
+    Raises:
+        UsageError: there is no run, or another argument is no good.
+    """
+    from rich.console import Console
+
+    if arguments.standard is not None and arguments.baseline is not None:
+        raise UsageError("give --standard or --baseline, not both: they are two ways to the same decomposition")
+    report = read_report(
+        arguments.run, standard=arguments.standard, baseline=arguments.baseline, problems_dir=arguments.problems_dir
+    )
+    if arguments.json != "-":
+        print_report(Console(highlight=False), report)
+    text = report.model_dump_json(indent=2) + "\n"
+    if arguments.json == "-":
+        sys.stdout.write(text)
+    elif arguments.json is not None:
+        try:
+            Path(arguments.json).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SandboxError(f"the report could not be written to {arguments.json}: {error.strerror}") from error
+    return 0
+
+
+def read_report(
+    directory: Path, *, standard: Path | None = None, baseline: Path | None = None, problems_dir: Path | None = None
+) -> Report:
+    """The numbers of the run in `directory`.
+
+    Raises:
+        UsageError: there is no run, a file is damaged, or the baselines are of another machine.
+    """
+    from kbenv.baseline import read_table
+    from kbenv.store import read_run, read_turns
+
+    read_run(directory)
+    attempts, unjudged = collect(read_turns(directory))
+    corrected: list[Corrected] = []
+    if standard is not None:
+        read_run(standard)
+        corrected = correct_by_run(solve(collect(read_turns(standard))[0], {}), solve(attempts, {}))
+    elif baseline is not None:
+        corrected = correct_by_baseline(attempts, read_table(baseline))
+    return make_report(str(directory), attempts, unjudged, _at_hand(attempts, problems_dir), corrected)
+
+
+def make_report(
+    name: str,
+    attempts: Attempts,
+    unjudged: Sequence[str],
+    sources: Mapping[str, Problem],
+    corrected: Sequence[Corrected] = (),
+) -> Report:
+    """The numbers of verdicts by problem and sample; `sources` are the problems that are at hand."""
+    problems = solve(attempts, sources)
+    verdicts = [verdict for samples in attempts.values() for turns in samples.values() for verdict in turns]
+    return Report(
+        run=name,
+        protocols=tuple(sorted({f"{v.protocol.name}, {v.protocol.precision}" for v in verdicts})),
+        devices=tuple(sorted({v.hardware.name for v in verdicts if v.hardware is not None})),
+        unjudged=tuple(unjudged),
+        whole=summarise(problems) if problems else None,
+        levels=dict(summarise_groups(problems, lambda solved: solved.level)),
+        categories=dict(summarise_groups(problems, lambda solved: solved.category)),
+        decomposition=decompose(corrected) if corrected else None,
+    )
+
+
+def collect(turns: Iterable[StoredTurn]) -> tuple[Attempts, list[str]]:
+    """The verdicts of a run, and the problems that have none."""
+    attempts: dict[str, dict[int, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
+    seen: dict[str, None] = {}
+    for turn in turns:
+        seen[turn.problem] = None
+        if turn.verdict is not None:
+            attempts[turn.problem][turn.sample].append(turn.verdict)
+    return attempts, [problem for problem in seen if problem not in attempts]
+
+
+def _at_hand(names: Iterable[str], problems_dir: Path | None) -> dict[str, Problem]:
+    """Those problems whose set is here."""
+    from kbenv.problems import load_problem
+
+    found = {}
+    for name in names:
+        with contextlib.suppress(UsageError):  # a set that is not here, or a file that is gone
+            found[name] = load_problem(name, problems_dir=problems_dir)
+    return found
+
+
+def solve(attempts: Attempts, sources: Mapping[str, Problem]) -> list[Solved]:
+    """Each problem's samples, with its level, and its category where its source is at hand."""
+    from kbenv.category import categorise
+
+    found = []
+    for problem, samples in attempts.items():
+        level = _LEVEL.search(problem)
+        merged = tuple(merge_turns([read_sample(verdict) for verdict in turns]) for turns in samples.values())
+        category = categorise(sources[problem].source) if problem in sources else None
+        found.append(Solved(problem, merged, int(level[1]) if level else None, category))
+    return found
+
+
+def correct_by_run(standard: Sequence[Solved], strict: Sequence[Solved]) -> list[Corrected]:
+    """The decomposition of two runs of the same answers: `standard` under the lenient rules and the fp32 baseline.
+
+    "hidden" is the fastest sample by the fp32 baseline among those that the strict rules credit.
+    """
+    by_problem = {solved.problem: solved for solved in standard}
+    found = []
+    for solved in strict:
+        lenient = by_problem.get(solved.problem)
+        if lenient is None or len(lenient.samples) != len(solved.samples):
+            continue  # not the same answers
+        kept = [a.speedup for a, b in zip(lenient.samples, solved.samples, strict=True) if b.correct and a.speedup]
+        best = lenient.best
+        found.append(Corrected(best.correct, best.speedup, max(kept, default=None), solved.best.speedup))
+    return found
+
+
+def correct_by_baseline(attempts: Attempts, baselines: Mapping[str, Baseline]) -> list[Corrected]:
+    """The decomposition of one run with the fp32 baseline's latency. What fails a hidden check was never timed."""
+    from kbenv.baseline import speedup_against
+
+    found = []
+    for problem, samples in attempts.items():
+        if problem not in baselines:
+            continue
+        verdicts = [verdict for turns in samples.values() for verdict in turns]
+        fp32 = [speedup_against(verdict, baselines[problem], "eager-fp32") for verdict in verdicts]
+        hidden = max((speedup for speedup in fp32 if speedup is not None), default=None)
+        own = max((sample.speedup for sample in map(read_sample, verdicts) if sample.speedup), default=None)
+        right = any(read_sample(verdict).standard for verdict in verdicts)
+        found.append(Corrected(right, hidden, hidden, own))
+    return found
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def print_report(console: Console, report: Report) -> None:
+    """Two tables: metrics in all and by level, and a few of them by category; and the decomposition if there is one."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if report.whole is None:
+        return
+
+    def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        for index, header in enumerate(headers):
+            made.add_column(header, justify="left" if index == 0 else "right", overflow="fold")
+        for row in rows:
+            made.add_row(*(Text(cell) for cell in row))
+        console.print()
+        console.print(made)
+
+    columns = {"all": report.whole, **{f"level {level}": summary for level, summary in report.levels.items()}}
+    table(("", *columns), _metric_rows(list(columns.values())))
+    if len(report.categories) > 1:
+        rows = [
+            (name, str(one.problems), _share(one.correct), _share(one.fast["1"]), _times(one.speedup))
+            for name, one in report.categories.items()
+        ]
+        table(("category", "problems", "correct", "fast_1", "speedup"), rows)
+    if report.decomposition is not None:
+        names = {"standard": "fp32, standard", "hidden": "fp32, hidden", "tf32": "TF32, hidden"}
+        rows = [
+            (names[name], _share(step.correct), _share(step.faster), _times(step.speedup))
+            for name, step in report.decomposition.steps.items()
+        ]
+        table(("baseline, checks", "correct", "fast_1", "speedup"), rows)
+        hidden, tf32 = report.decomposition.reach_hidden, report.decomposition.reach_tf32
+        problems = report.decomposition.problems
+        console.print(f"of {problems} problems the hidden checks reach {hidden:.1%}, TF32 {tf32:.1%}")
+    if len(report.devices) > 1:
+        console.print(f"verdicts of several devices, which do not compare: {', '.join(report.devices)}", markup=False)
+    if report.unjudged:
+        console.print(f"without a verdict, in no number: {', '.join(report.unjudged)}", markup=False)
+
+
+def _metric_rows(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
+    def shares(label: str, pick: str, key: str | None = None) -> tuple[str, ...]:
+        values = [getattr(one, pick) if key is None else getattr(one, pick).get(key) for one in summaries]
+        return (label, *(_share(value) for value in values))
+
+    first = summaries[0]
+    rows: list[tuple[str, ...]] = [("problems", *(str(one.problems) for one in summaries))]
+    rows.append(("samples", *(str(one.samples) for one in summaries)))
+    rows += [shares("correct", "correct"), shares("right on standard trials", "standard")]
+    rows += [shares(f"fast_{p}", "fast", p) for p in first.fast if p != "0"]
+    rows += [shares(f"pass@{k}", "pass_at", k) for k in first.pass_at]
+    rows += [shares(f"fast_1@{k}", "fast_at", k) for k in first.fast_at]
+    rows.append(("speedup, correct ones", *(_times(one.speedup) for one in summaries)))
+    rows.append(("speedup, all (1 where PyTorch stays)", *(_times(one.speedup_of_all) for one in summaries)))
+    rows.append(("memory, reference over kernel", *(_times(one.memory) for one in summaries)))
+    rows.append(("kernels that need more memory", *(_share(one.raises_memory) for one in summaries)))
+    return rows
+
+
+def _share(number: Number | None) -> str:
+    if number is None:
+        return "-"
+    bounds = "" if number.low is None or number.high is None else f" [{number.low:.0%}, {number.high:.0%}]"
+    return f"{number.value:.1%}{bounds}"
+
+
+def _times(number: Number | None) -> str:
+    if number is None:
+        return "-"
+    bounds = "" if number.low is None or number.high is None else f" [{number.low:.2f}, {number.high:.2f}]"
+    return f"{number.value:.3g}x{bounds}"
