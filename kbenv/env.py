@@ -31,11 +31,14 @@ from kbenv.verdict import Verdict
 class Judging(typing.Protocol):
     """What an environment asks of an `Evaluator`, or of an `EvaluatorPool`."""
 
-    device: str
-    backend: str
-
     @property
     def protocol(self) -> Protocol: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def backend(self) -> str: ...
 
     def evaluate(self, problem: Problem | str, source: str) -> Verdict:
         """The verdict. Raises SandboxError."""

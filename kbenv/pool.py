@@ -201,14 +201,12 @@ class EvaluatorPool:
         return None
 
     def _judge(self, evaluator: Evaluator, task: _Task) -> Verdict:
-        if self._kept is None:
+        kind = evaluator.device.split(":")[0]
+        key = KeptVerdicts.key(task.problem.id, task.key[1], task.source, self.protocol, kind, self.backend)
+        verdict = self._kept.load(key) if self._kept is not None else None
+        if verdict is None or not self._is_of_this_machine(evaluator, verdict):
             verdict = evaluator.evaluate(task.problem, task.source)
-        else:
-            kind = evaluator.device.split(":")[0]
-            key = self._kept.key(task.problem.id, task.key[1], task.source, self.protocol, kind, self.backend)
-            verdict = self._kept.load(key)
-            if verdict is None or not self._is_of_this_machine(evaluator, verdict):
-                verdict = evaluator.evaluate(task.problem, task.source)
+            if self._kept is not None:
                 self._kept.save(key, verdict)
         self._expect_same_hardware(evaluator, verdict)
         return verdict

@@ -95,7 +95,7 @@ def _parse(device: str) -> tuple[str, int | str]:
     if kind == "cuda" and UUID.fullmatch(index):
         return kind, index
     if kind != "cuda" or not (index.isascii() and index.isdecimal()):
-        raise UsageError(f"device must be auto, cpu or cuda:N (or cuda:GPU-..., a UUID); found {device!r}")
+        raise UsageError(f"device must be auto, cpu or cuda:N; found {device!r} (by UUID: cuda:GPU-...)")
     return kind, int(index)
 
 

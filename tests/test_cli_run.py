@@ -19,7 +19,7 @@ from kbenv.verdict import Status, Verdict
 from tests.fakes import ScriptedEvaluator, make_verdict
 from tests.models import ScriptedModel, make_answer
 
-SCRIPT = '[[rule]]\nwhen = ""\nanswer = ["a.md", "b.md"]\n'
+SCRIPT = '[[rule]]\nwhen = ""\nanswer = ["a.md", "b.md", "c.md"]\n'
 Start = Callable[..., ScriptedEvaluator]
 
 
@@ -51,6 +51,7 @@ def replay(tmp_path: Path) -> str:
         (folder / "script.toml").write_text(SCRIPT)
         (folder / "a.md").write_text(make_answer(0))
         (folder / "b.md").write_text(make_answer(1))
+        (folder / "c.md").write_text(make_answer(2))
     return f"replay:{tmp_path / 'answers'}"
 
 
@@ -175,7 +176,7 @@ def test_multi_turn_keeps_each_turn(tmp_path: Path, replay: str, start: Start) -
     assert main(arguments(tmp_path, replay, "--agent", "multi-turn", "--turns", "2")) == 0
     folder = tmp_path / "run" / "core" / "level1" / "relu" / "sample-0"
     assert sorted(path.name for path in folder.iterdir()) == ["turn-000.json", "turn-001.json"]
-    assert len(evaluator.sources) == 2
+    assert len(evaluator.sources) == 1  # both turns have the same code, which is judged once
 
 
 def test_the_options_reach_the_evaluator_and_the_reward(
@@ -194,7 +195,6 @@ def test_the_options_reach_the_evaluator_and_the_reward(
         "require_custom_kernel": True,
         "compiled_baseline": False,
         "docker": DockerSettings(),
-        "cache": True,
     } | {"on_phase": evaluator.options["on_phase"]}  # type: ignore[attr-defined]
     assert "2.30" in capsys.readouterr().out
 

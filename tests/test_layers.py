@@ -25,9 +25,9 @@ LAYERS = (
     {"kbenv.pool"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.baseline", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback", "kbenv.metrics",
-        "kbenv.prompt", "kbenv.provenance", "kbenv.record", "kbenv.repro", "kbenv.reward", "kbenv.screen",
-        "kbenv.spaces", "kbenv.store",
+        "kbenv.audit", "kbenv.baseline", "kbenv.category", "kbenv.corpus", "kbenv.extraction", "kbenv.feedback",
+        "kbenv.metrics", "kbenv.prompt", "kbenv.provenance", "kbenv.record", "kbenv.repro", "kbenv.reward",
+        "kbenv.screen", "kbenv.spaces", "kbenv.store",
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},

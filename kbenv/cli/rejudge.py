@@ -22,6 +22,8 @@ from kbenv.cli.table import print_table
 from kbenv.errors import UsageError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from kbenv.pool import EvaluatorPool, Outcome
     from kbenv.problems.problem import Problem
     from kbenv.store import Store, StoredTurn
@@ -100,9 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
     names = dict.fromkeys(answer.problem for answer in answers)
     problems = {name: load_problem(name, problems_dir=arguments.problems_dir) for name in names}
     with open_pool(arguments, lambda _: None) as pool:
-        rules = {"rules": pool.protocol.model_dump(mode="json"), "device": pool.device.split(":")[0]}
+        config: dict[str, JsonValue] = {
+            "rejudged": str(directory), "backend": pool.backend, "device": pool.device.split(":")[0],
+            "rules": pool.protocol.model_dump(mode="json"),
+        }  # fmt: skip
         out = arguments.out or directory.with_name(f"{directory.name}-{arguments.protocol}")
-        store = Store(out, {"rejudged": str(directory), "backend": pool.backend, **rules})
+        store = Store(out, config)
         excluded = sorted(set(problems) & set(pool.protocol.excluded))
         answers = [answer for answer in answers if answer.problem not in excluded]
         if excluded:

@@ -254,11 +254,11 @@ def print_report(console: Console, report: Report) -> None:
         table(("category", "problems", "correct", "fast_1", "speedup"), rows)
     if report.decomposition is not None:
         names = {"standard": "fp32, standard", "hidden": "fp32, hidden", "tf32": "TF32, hidden"}
-        rows = [
+        steps = [
             (names[name], _share(step.correct), _share(step.faster), _times(step.speedup))
             for name, step in report.decomposition.steps.items()
         ]
-        table(("baseline, checks", "correct", "fast_1", "speedup"), rows)
+        table(("baseline, checks", "correct", "fast_1", "speedup"), steps)
         hidden, tf32 = report.decomposition.reach_hidden, report.decomposition.reach_tf32
         problems = report.decomposition.problems
         console.print(f"of {problems} problems the hidden checks reach {hidden:.1%}, TF32 {tf32:.1%}")

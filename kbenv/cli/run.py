@@ -142,20 +142,21 @@ class _Run:
 
     def play(self, problems: Sequence[Problem], progress: _Progress, lanes: int) -> tuple[list[_Row], Stop | None]:
         """A row for each problem that was played, and what stopped the run before its end, if something did."""
-        rows: dict[str, _Row] = {}
-        stopped: Stop | None = None
+        stops: list[Stop] = []
 
-        def work(problem: Problem) -> tuple[_Row, Stop | None] | None:
-            return None if stopped is not None else self._play_one(problem, progress)
+        def work(problem: Problem) -> _Row | None:
+            if stops:
+                return None
+            row, stop = self._play_one(problem, progress)
+            if stop is not None:
+                stops.append(stop)
+            return row
 
-        for problem, played in in_lanes(problems, work, lanes):
-            if played is None:
-                continue
-            rows[problem.id], stop = played
-            if stop is not None and stopped is None:
-                stopped = stop
-                print(f"kbenv: {stopped}", file=sys.stderr)
-        return [rows[problem.id] for problem in problems if problem.id in rows], stopped
+        rows = {problem.id: row for problem, row in in_lanes(problems, work, lanes)}
+        if stops:
+            print(f"kbenv: {stops[0]}", file=sys.stderr)
+        played = [row for problem in problems if (row := rows[problem.id]) is not None]
+        return played, stops[0] if stops else None
 
     def _play_one(self, problem: Problem, progress: _Progress) -> tuple[_Row, Stop | None]:
         from kbenv.agents import Trajectory
