@@ -1,0 +1,51 @@
+"""PyTorch's own latencies, from a real judge on the CPU: eager, compiled, and what a variant that fails leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbenv.evaluator import Evaluator
+from kbenv.reward import tiers
+from tests.fakes import SUBMISSION_SOURCE, make_problem
+from tests.judge.evaluators import GetEvaluator, make_protocol
+
+PROBLEM = make_problem(source=make_problem().source.replace("rows = 64", "rows = 512"))
+
+
+def test_every_variant_has_a_latency_a_peak_and_its_flags(get_evaluator: GetEvaluator) -> None:
+    baseline = get_evaluator("brisk").baseline(PROBLEM)
+    assert list(baseline.variants) == ["eager-fp32", "eager-tf32", "compiled"]
+    for name, variant in baseline.variants.items():
+        assert variant.error is None
+        assert variant.latency_ms is not None
+        assert 0 < variant.latency_ms < 100
+        assert len(variant.turns_ms) >= 3
+        assert variant.clock == "judge-open"
+        assert variant.tf32["matmul"] == ("ieee" if name == "eager-fp32" else "tf32")
+        assert variant.peak_bytes is None or variant.peak_bytes >= 512 * 128 * 4
+    assert baseline.tf32_gain is not None
+    assert baseline.machine[2] == baseline.software["torch"]
+
+
+def test_a_variant_that_fails_says_why_and_leaves_the_others_alone() -> None:
+    protocol = make_protocol("brisk")
+    protocol = protocol.model_copy(update={"limits": protocol.limits.model_copy(update={"build_s": 0.05})})
+    with Evaluator(protocol=protocol, device="cpu", sandbox="process") as evaluator:
+        baseline = evaluator.baseline(PROBLEM, ["compiled", "eager-tf32"])
+    assert baseline.variants["compiled"].latency_ms is None
+    assert "no answer within 0.05 s" in (baseline.variants["compiled"].error or "")
+    assert baseline.latency_ms("eager-tf32") is not None
+    assert baseline.tf32_gain is None
+
+
+@pytest.mark.slow
+def test_a_verdict_says_on_request_what_torch_compile_takes(get_evaluator: GetEvaluator) -> None:
+    verdict = get_evaluator("brisk", compiled_baseline=True).evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert verdict.credited, verdict.message
+    assert verdict.compiled_reference_latency_ms is not None
+    assert verdict.compiled_reference_latency_ms > 0
+    assert "compiled-baseline" in verdict.seconds
+    assert tiers(verdict) in (1.0, 2.0, 3.0)
+    plain = get_evaluator("brisk").evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert plain.compiled_reference_latency_ms is None
+    assert "compiled-baseline" not in plain.seconds
