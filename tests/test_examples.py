@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,3 +21,36 @@ def test_the_example_credits_the_kernel_and_not_the_cheat(tmp_path):
     assert "cheat: WRONG_VALUE" in done.stdout
     assert "kernel: PASSED" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def run_example(name: str, *arguments: str, cwd: Path) -> str:
+    script = [sys.executable, "-W", "ignore", str(EXAMPLES / name), *arguments]
+    done = subprocess.run(script, cwd=cwd, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_five_kernels_have_five_outcomes_and_a_summary(tmp_path):
+    said = run_example("five_kernels.py", cwd=tmp_path)
+    outcomes = dict(line.split(": ", 1) for line in said.splitlines()[:5])
+    assert outcomes["identity"].startswith("WRONG_VALUE")
+    assert outcomes["typo"].startswith("COMPILE_ERROR")
+    assert outcomes["c_scalar"].startswith("PASSED")
+    assert "pass@1 0.60" in said
+
+
+@pytest.mark.slow
+def test_the_refinement_ends_with_a_credited_kernel(tmp_path):
+    said = run_example("refine.py", cwd=tmp_path)
+    assert re.search(r"^best: \d+\.\d\dx$", said, re.MULTILINE), said
+    assert "class ModelNew" in said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="needs the extra `trl`")
+def test_grpo_learns_what_the_judge_credits(tmp_path):
+    said = run_example("grpo_trl.py", "--steps", "30", "--curve", "curve.svg", cwd=tmp_path)
+    first, last = (float(number) for number in re.findall(r"(\d\.\d{3}) in the", said))
+    assert last > first + 0.1, said
+    assert (tmp_path / "curve.svg").read_text().startswith("<svg")
