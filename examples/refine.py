@@ -1,4 +1,6 @@
-"""Lets any model refine a kernel with the judge's feedback: `python examples/refine.py openai/gpt-5 core/level1/softmax`.
+"""Lets any model refine a kernel with the judge's feedback.
+
+    python examples/refine.py openai/gpt-5 core/level1/softmax
 
 Any name that litellm knows will do, with its key in the environment. Without arguments recorded answers stand in for
 the model, which needs no key.
@@ -19,10 +21,8 @@ TURNS = 5
 
 def main() -> None:
     problem = sys.argv[2] if len(sys.argv) > 2 else "core/level1/relu"
-    if len(sys.argv) > 1:
-        model = LitellmModel(sys.argv[1])
-    else:
-        model = load_replay(Path(__file__).parent / "replay", problem)
+    recorded = Path(__file__).parent / "replay"
+    model = LitellmModel(sys.argv[1]) if len(sys.argv) > 1 else load_replay(recorded, problem)
     with gymnasium.make("kbenv/MultiTurn-v0", problem=problem, max_turns=TURNS) as env:
         trajectory = MultiTurn(model, turns=TURNS).run(
             env.unwrapped, problem, lambda turn: print(turn.index, turn.verdict.status if turn.verdict else "done")

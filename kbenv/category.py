@@ -22,6 +22,8 @@ _KINDS = (
     ("softmax", re.compile(r"(Log)?Softmax|(log_)?softmax|logsumexp")),
     ("reduction", re.compile(r"sum|mean|prod|amax|amin|max|min|argmax|argmin|var|std")),
 )
+_PRODUCTS = frozenset({"matmul", "bmm", "einsum", "MatMult"})
+_SOFTMAX = frozenset({"softmax", "Softmax"})
 ELEMENTWISE = "element-wise"
 
 
@@ -32,6 +34,8 @@ def categorise(source: str) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     names = set(_named(tree))
+    if names & _PRODUCTS and names & _SOFTMAX:
+        return "attention"  # written out
     for kind, pattern in _KINDS:
         if any(pattern.fullmatch(name) for name in names):
             return kind

@@ -115,7 +115,8 @@ def _flags(flags: TF32) -> tuple[bool, bool]:
 
 def _literal(source: str) -> str:
     """The source as a Python literal that stays readable where it can."""
-    if "'''" not in source and "\\" not in source and not source.endswith("'"):
+    plain = all(line.isprintable() for line in source.split("\n"))
+    if plain and "'''" not in source and "\\" not in source and not source.endswith("'"):
         return f"'''\\\n{source}'''"
     lines = source.splitlines(keepends=True)
     return "(\n" + "".join(f"    {line!r}\n" for line in lines) + ")"

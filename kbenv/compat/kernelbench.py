@@ -130,15 +130,12 @@ def read_result(
         metadata |= {"correctness_issue_name": verdict.status.value, "correctness_issue": verdict.message}
     elif not verdict.credited:
         metadata |= {"runtime_error_name": verdict.status.value, "runtime_error": verdict.message}
-    result = KernelExecResult(compiled=compiled, correctness=verdict.credited, metadata=metadata, verdict=verdict)
-    if not (measure_performance and verdict.credited and verdict.measurement is not None):
-        return result
-    assert verdict.latency_ms is not None
-    assert verdict.reference_latency_ms is not None
-    assert verdict.speedup is not None
-    if excessive_speedup is not None and verdict.speedup.value > excessive_speedup:
+    measured = verdict.measurement if measure_performance and verdict.credited else None
+    if measured is not None and excessive_speedup is not None and _speedup(verdict) > excessive_speedup:
         metadata["excessive_speedup"] = True
-    measured = verdict.measurement
+    result = KernelExecResult(compiled=compiled, correctness=verdict.credited, metadata=metadata, verdict=verdict)
+    if measured is None or verdict.latency_ms is None or verdict.reference_latency_ms is None:
+        return result
     return result.model_copy(
         update={
             "runtime": verdict.latency_ms,
@@ -147,6 +144,10 @@ def read_result(
             "ref_runtime_stats": _stats(verdict.reference_latency_ms, measured.reference_turns_ms, name, device),
         }
     )
+
+
+def _speedup(verdict: Verdict) -> float:
+    return verdict.speedup.value if verdict.speedup is not None else 0.0
 
 
 def _stats(mean: float, turns: tuple[float, ...], hardware: str | None, device: str | None) -> dict[str, Any]:
