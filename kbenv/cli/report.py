@@ -7,7 +7,7 @@ import contextlib
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -269,33 +269,39 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def _metric_rows(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    def shares(label: str, pick: str, key: str | None = None) -> tuple[str, ...]:
-        values = [getattr(one, pick) if key is None else getattr(one, pick).get(key) for one in summaries]
-        return (label, *(_share(value) for value in values))
+    """A row a metric; the first summary's numbers with their intervals, which take room, the others' without."""
+
+    def row(label: str, show: Callable[[Number | None, bool], str], numbers: Sequence[Number | None]) -> None:
+        rows.append((label, *(show(number, index == 0) for index, number in enumerate(numbers))))
 
     first = summaries[0]
     rows: list[tuple[str, ...]] = [("problems", *(str(one.problems) for one in summaries))]
     rows.append(("samples", *(str(one.samples) for one in summaries)))
-    rows += [shares("correct", "correct"), shares("right on standard trials", "standard")]
-    rows += [shares(f"fast_{p}", "fast", p) for p in first.fast if p != "0"]
-    rows += [shares(f"pass@{k}", "pass_at", k) for k in first.pass_at]
-    rows += [shares(f"fast_1@{k}", "fast_at", k) for k in first.fast_at]
-    rows.append(("speedup, correct ones", *(_times(one.speedup) for one in summaries)))
-    rows.append(("speedup, all (1 where PyTorch stays)", *(_times(one.speedup_of_all) for one in summaries)))
-    rows.append(("memory, reference over kernel", *(_times(one.memory) for one in summaries)))
-    rows.append(("kernels that need more memory", *(_share(one.raises_memory) for one in summaries)))
+    row("correct", _share, [one.correct for one in summaries])
+    row("right on standard trials", _share, [one.standard for one in summaries])
+    for p in first.fast:
+        if float(p) > 0:
+            row(f"fast_{p}", _share, [one.fast[p] for one in summaries])
+    for k in first.pass_at:
+        row(f"pass@{k}", _share, [one.pass_at.get(k) for one in summaries])
+    for k in first.fast_at:
+        row(f"fast_1@{k}", _share, [one.fast_at.get(k) for one in summaries])
+    row("speedup, correct ones", _times, [one.speedup for one in summaries])
+    row("speedup, all (else 1)", _times, [one.speedup_of_all for one in summaries])
+    row("memory, reference/kernel", _times, [one.memory for one in summaries])
+    row("needs more memory", _share, [one.raises_memory for one in summaries])
     return rows
 
 
-def _share(number: Number | None) -> str:
+def _share(number: Number | None, with_bounds: bool = False) -> str:
     if number is None:
         return "-"
-    bounds = "" if number.low is None or number.high is None else f" [{number.low:.0%}, {number.high:.0%}]"
-    return f"{number.value:.1%}{bounds}"
+    known = with_bounds and number.low is not None and number.high is not None
+    return f"{number.value:.1%}" + (f" [{number.low:.0%}, {number.high:.0%}]" if known else "")
 
 
-def _times(number: Number | None) -> str:
+def _times(number: Number | None, with_bounds: bool = False) -> str:
     if number is None:
         return "-"
-    bounds = "" if number.low is None or number.high is None else f" [{number.low:.2f}, {number.high:.2f}]"
-    return f"{number.value:.3g}x{bounds}"
+    known = with_bounds and number.low is not None and number.high is not None
+    return f"{number.value:.2f}x" + (f" [{number.low:.2f}, {number.high:.2f}]" if known else "")
