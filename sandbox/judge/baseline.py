@@ -1,12 +1,8 @@
-"""What PyTorch itself takes for a problem: eager without and with TF32, and compiled, each in a process of its own.
-
-See `variant` for how one is measured.
-"""
+"""What PyTorch itself takes for a problem: eager without and with TF32, and compiled. See `variant` for how."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from ..wire import Message
 from ..zygote import Zygote
@@ -14,11 +10,12 @@ from .audit import fixed_seeds
 from .faults import InfrastructureFault
 from .job import Job
 from .plan import DoesNotFitError
-from .variant import measure_variant
+from .variant import measure_compilation, measure_eager
 
 _OFF = {"matmul": False, "conv": False, "rnn": False}
 _ON = {"matmul": True, "conv": True, "rnn": True}
-_FLAGS = {"eager-fp32": _OFF, "eager-tf32": _ON, "compiled": _ON}
+_EAGER = {"eager-fp32": _OFF, "eager-tf32": _ON}
+_COMPILED = "compiled"
 
 
 class Baseline(Job):
@@ -42,11 +39,11 @@ class Baseline(Job):
         with self._stack:
             try:
                 self._phase("reference", self.start_reference)
-                for name in self._variants:
-                    self._phase(name, partial(self._measure, name, variants))
+                eager = {name: flags for name, flags in _EAGER.items() if name in self._variants}
+                if eager:
+                    self._phase("eager", lambda: variants.update(measure_eager(self, eager)))
+                if _COMPILED in self._variants:
+                    self._phase(_COMPILED, lambda: variants.update({_COMPILED: measure_compilation(self, _ON)}))
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
         return {"variants": variants, "flags": self.flags, "seconds": self.seconds}
-
-    def _measure(self, name: str, variants: Message) -> None:
-        variants[name] = measure_variant(self, flags=_FLAGS[name], compiled=name == "compiled")

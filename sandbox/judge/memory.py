@@ -34,7 +34,7 @@ _LOOK_S = 0.0005
 
 
 @dataclass
-class _Peak:
+class Peak:
     """Of one runner, in bytes: by its allocator (inputs added), and what that had taken from the device."""
 
     peak: int
@@ -72,7 +72,8 @@ def measure_memory(job: Job) -> None:
     }
 
 
-def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> _Peak | None:
+def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
+    """Of one forward of that runner; None where the machine does not show it. Raises ArmError."""
     arm = job.arm(role)
     inputs = job.signature.inputs.slot_bytes
     with slots.lent_to(arm):
@@ -84,17 +85,17 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> _Peak | None:
             before = arm.resident_peak_bytes() if arm.reset_resident_peak() else None
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
-            return None if before is None or after is None else _Peak(inputs + max(0, after - before))
+            return None if before is None or after is None else Peak(inputs + max(0, after - before))
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             growth = max(0, _free() - min(least))
     peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
     if type(peak) is not int or type(reserved) is not int or min(peak, reserved) < 0:
         raise ArmError("malformed", f"the {role} reported no peak")
-    return _Peak(inputs + peak, reserved, growth)
+    return Peak(inputs + peak, reserved, growth)
 
 
-def _end_runners(job: Job, peaks: dict[str, _Peak]) -> dict[str, int]:
+def _end_runners(job: Job, peaks: dict[str, Peak]) -> dict[str, int]:
     """Ends every runner; by role what the device got back, beyond what it gets back of the null runner."""
     held = {}
     for role in (*peaks, "null"):

@@ -83,17 +83,17 @@ class Timer:
         self.clock_notes: list[str] = []
         self.slow_nulls: list[float] = []
         """Null turns beside the submission as multiples of those alone, where they were too long to be believed."""
-        self._order = secrets.SystemRandom()
+        self.order = secrets.SystemRandom()
         self._offset = 0
 
     # -- one turn of each arm -----------------------------------------------------------------------------------------
 
     def round(self, series: Series, arms: tuple[str, ...], *, events: dict[str, list[float]] | None = None) -> None:
         """One paired turn of each arm in random order over the same fresh inputs."""
-        first = self._next_slots(series.calls)
+        first = self.next_slots(series.calls)
         self.job.prepare_timed(first, series.calls)
-        for arm in self._order.sample(arms, len(arms)):
-            turn = self._turn(arm, first, series, with_events=events is not None)
+        for arm in self.order.sample(arms, len(arms)):
+            turn = self.turn(arm, first, series, with_events=events is not None)
             series.turns[arm].append(turn.ms)
             series.copies[arm].append(turn.copy_ms)
             if events is not None and turn.event_ms:
@@ -103,7 +103,7 @@ class Timer:
                 if not self.outputs.passed:
                     self.job.record_timed(self.outputs)
 
-    def _next_slots(self, calls: int) -> int:
+    def next_slots(self, calls: int) -> int:
         """Where the next turn's slots begin: turns shorter than all slots rotate, which keeps the L2 cache cold."""
         if self._offset + calls > self.job.plan.slots:
             self._offset = 0
@@ -111,7 +111,8 @@ class Timer:
         self._offset += calls
         return first
 
-    def _turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> Turn:
+    def turn(self, arm: str, first: int, series: Series, *, with_events: bool) -> Turn:
+        """One turn over prepared slots."""
         job = self.job
         with job.others_paused(arm):
             if arm == "submission":
