@@ -95,7 +95,7 @@ def test_every_option_reaches_the_evaluator(judge: Judge, source: Path) -> None:
     main(["eval", RELU, str(source), *arguments, "--no-require-custom-kernel", *more])
     judge.options.pop("on_phase")
     docker = DockerSettings(image="mine", runtime="runsc", gpu_access="cdi", cpus=1.5, mounts=("/a", "/b"))
-    assert judge.options == options | {"require_custom_kernel": False, "docker": docker, "cache": False}
+    assert judge.options == options | {"require_custom_kernel": False, "docker": docker, "compiled_baseline": False}
 
 
 def test_defaults(judge: Judge, source: Path) -> None:
@@ -109,7 +109,7 @@ def test_defaults(judge: Judge, source: Path) -> None:
         "backend": "auto",
         "require_custom_kernel": None,
         "docker": DockerSettings(),
-        "cache": False,
+        "compiled_baseline": False,
     }
 
 
