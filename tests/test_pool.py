@@ -307,3 +307,5 @@ def test_a_pool_is_opened_on_devices_by_name(monkeypatch: pytest.MonkeyPatch) ->
     with open_pool(["cpu", "cpu"], protocol="verified", sandbox="process") as pool:
         assert pool.devices == ("cpu", "cpu")
     assert [(o["device"], o["protocol"], o["sandbox"]) for o in opened] == [("cpu", "verified", "process")] * 2
+    with open_pool() as pool:
+        assert pool.devices == ("auto",)

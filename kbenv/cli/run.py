@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("kbenv: interrupted; run the same command again to go on", file=sys.stderr)
             return EXIT_INTERRUPTED
     _print_table(console, rows)
-    print_report(console, read_report(arguments.out))
+    print_report(console, read_report(arguments.out, problems_dir=arguments.problems_dir))
     _print_closing(console, rows, time.monotonic() - started, arguments.out)
     return _exit_code(rows, stopped)
 
