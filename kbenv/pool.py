@@ -264,7 +264,7 @@ class EvaluatorPool:
 
 
 def open_pool(
-    devices: Sequence[str],
+    devices: Sequence[str] | None = None,
     *,
     on_phase: Callable[[str, str], None] | None = None,
     keep: Path | None = None,
@@ -274,7 +274,7 @@ def open_pool(
 
     Args:
         devices: as `kbenv.sandbox.gpu.resolve_devices` reads them: "cpu", "cuda:N" (the machine's N-th GPU, whatever
-            CUDA_VISIBLE_DEVICES says), a UUID, or "all" alone.
+            CUDA_VISIBLE_DEVICES says), a UUID, or "all" alone. None: the first GPU that PyTorch sees, else the CPU.
         on_phase: called with the device and the phase that its judge enters, from the device's thread.
         keep: as for `EvaluatorPool`.
         options: as for `Evaluator`.
@@ -285,13 +285,13 @@ def open_pool(
     say = on_phase or (lambda device, phase: None)
     evaluators = [
         Evaluator(device=device, on_phase=lambda phase, device=device: say(device, phase), **options)  # type: ignore[misc]
-        for device in resolve_devices(devices)
+        for device in (["auto"] if devices is None else resolve_devices(devices))
     ]
     return EvaluatorPool(evaluators, keep=keep)
 
 
 def evaluate_many(
-    jobs: Iterable[PoolJob], devices: Sequence[str] = ("cpu",), *, keep: Path | None = None, **options: Any
+    jobs: Iterable[PoolJob], devices: Sequence[str] | None = None, *, keep: Path | None = None, **options: Any
 ) -> Iterator[Outcome]:
     """Judges all jobs on the devices; yields an `Outcome` for each as soon as it is there.
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from kbenv.errors import SandboxError, UsageError
 from kbenv.pool import EvaluatorPool
 from kbenv.reward import kevin, verified
 from kbenv.verdict import Verdict
-from tests.devices import Device, broken, pool_of, right
+from tests.devices import Answer, Device, broken, pool_of, right
 from tests.fakes import make_problem, make_verdict
 from tests.models import make_answer
 
@@ -134,3 +137,26 @@ def test_verl_opens_one_pool_for_each_set_of_options(verl_pool: list[dict[str, A
 def test_the_reward_tiers_asks_for_torch_compile(verl_pool: list[dict[str, Any]]) -> None:
     score(make_answer(0), reward="tiers")
     assert verl_pool[0]["compiled_baseline"] is True
+
+
+# -- TRL itself -------------------------------------------------------------------------------------------------------
+
+GRPO = Path(__file__).resolve().parent.parent / "examples" / "grpo_trl.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("trl") is None, reason="needs the extra `trl`")
+@pytest.mark.parametrize("answer", [right, broken])
+def test_trls_own_trainer_takes_rewards_and_the_lack_of_them(answer: Answer, tmp_path: Path) -> None:
+    spec = spec_from_file_location("grpo_trl", GRPO)
+    assert spec is not None
+    assert spec.loader is not None
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    with pool_of(Device("cuda:0", answer)) as pool:
+        rewards = example.train(2, pool, tmp_path)
+    assert len(rewards) == 2
+    if answer is right:
+        assert all(0 < reward <= verified(make_verdict()) for reward in rewards)
+    else:
+        assert all(math.isnan(reward) or reward == 0.0 for reward in rewards)  # no code in some answers earns a zero

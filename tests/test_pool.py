@@ -236,12 +236,12 @@ def test_an_interrupt_ends_what_runs_and_closes_every_device(make_pool: MakePool
 
 
 def test_a_closed_pool_takes_nothing_and_leaves_no_thread(make_pool: MakePool) -> None:
-    pool = make_pool(Device("cuda:0", right))
+    pool = make_pool(Device("cuda:77", right))
     judge_all(pool, "a")
     pool.close()
     with pytest.raises(UsageError, match="closed"):
         pool.submit(PROBLEM, "b")
-    assert not [thread for thread in threading.enumerate() if thread.name == "kbenv cuda:0"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "kbenv cuda:77"]
 
 
 def test_what_waits_when_a_pool_is_closed_is_cancelled(make_pool: MakePool) -> None:
@@ -307,3 +307,5 @@ def test_a_pool_is_opened_on_devices_by_name(monkeypatch: pytest.MonkeyPatch) ->
     with open_pool(["cpu", "cpu"], protocol="verified", sandbox="process") as pool:
         assert pool.devices == ("cpu", "cpu")
     assert [(o["device"], o["protocol"], o["sandbox"]) for o in opened] == [("cpu", "verified", "process")] * 2
+    with open_pool() as pool:
+        assert pool.devices == ("auto",)

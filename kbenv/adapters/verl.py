@@ -28,7 +28,7 @@ def compute_score(
     extra_info: dict[str, Any] | None = None,
     *,
     reward: str = DEFAULT_REWARD,
-    devices: Sequence[str] = ("cpu",),
+    devices: Sequence[str] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The reward of one answer, and what verl shall log beside it.
@@ -50,7 +50,8 @@ def compute_score(
     compute = get_reward(reward)
     if reward in NEED_COMPILED:
         options["compiled_baseline"] = True
-    pool = _pool(json.dumps({"devices": list(devices), **options}, sort_keys=True))
+    named = None if devices is None else list(devices)
+    pool = _pool(json.dumps({"devices": named, **options}, sort_keys=True))
     code = extract_code(solution_str)
     if code is None:
         verdict = pool.format_error(ground_truth, "the answer holds no fenced block with Python code")

@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
         if len(runs) > 1:
             console.print(f"\n{this_run.title}", markup=False)
         _print_table(console, rows)
-        print_report(console, read_report(store.directory))
+        print_report(console, read_report(store.directory, problems_dir=arguments.problems_dir))
     _print_closing(console, [row for _, rows in tables for row in rows], time.monotonic() - started, arguments.out)
     if len(tables) > 1:
         _print_comparison(console, tables)
