@@ -262,7 +262,9 @@ def _state_of(error: BaseException) -> str:
         return "package"
     if isinstance(error, MemoryError) or "not enough memory" in words or "allocate memory" in words:
         return "limit"
-    if any(word in words for word in ("CUDA", "cuda", "NVIDIA", "0 active drivers", "Triton")):
+    if any(
+        word in words for word in ("CUDA", "cuda", "NVIDIA", "0 active drivers", "Triton", "not implemented on the CPU")
+    ):
         return "gpu"
     return "fails"
 

@@ -44,8 +44,10 @@ def get_inputs():
 
     def record(name, function):
         def recorded(*positional, **named):
-            calls.append({call})
-            return function(*positional, **named)
+            call = {call}  # before the function can change its arguments
+            result = function(*positional, **named)
+            calls.append(call)  # a call that raises, as tests of bad arguments do, is no input
+            return result
 
         return recorded
 
