@@ -52,8 +52,10 @@ FUNCTION = '''\
 import torch
 
 
-def scale(input, factor=2.0, *, dtype=None, device=None):
+def scale(input, factor=2.0, *, dtype=None, device=None, out=None):
     """Scales."""
+    if out is not None:
+        return out.copy_(input * factor)
     assert device is None or isinstance(device, torch.device)
     result = input * factor
     return result if dtype is None else result.to(dtype)
@@ -76,6 +78,7 @@ def test_scale():
     except TypeError as error:
         results["error"] = str(error)
     scale(torch.ones(1), dtype=torch.float64)
+    scale(torch.ones(3), out=torch.ones(3))
     scale(torch.ones(1), device="cuda")
     with torch.autocast("cuda", enabled=False), torch.autocast(device_type="cuda", enabled=False):
         results["three"] = scale(torch.ones(2).cuda(), -1)
@@ -300,7 +303,7 @@ def test_the_prompt_shows_the_function_and_not_its_test(kernelbench_x: Path) -> 
 def test_a_submission_may_define_the_function_or_the_module(kernelbench_x: Path) -> None:
     problem = only(kernelbench_x)
     expected = run(problem)[1]
-    head = "import torch\n\n\ndef scale(input, factor=2.0, *, dtype=None, device=None):\n"
+    head = "import torch\n\n\ndef scale(input, factor=2.0, *, dtype=None, device=None, out=None):\n"
     function = f"{head}    return (factor * input).to(dtype)\n"
     module = problem.source.replace("class Model(", "class ModelNew(")
     for submission in (function.replace(".to(dtype)", ".to(dtype or torch.float32)"), module):

@@ -46,6 +46,19 @@ def _packed(value):
 '''
 """Defines `_packed`, which copies a call's arguments as they are when it is made."""
 
+SAME = '''
+def _same(a, b):
+    """Whether two packed values are the same, NaN for NaN."""
+    if isinstance(a, torch.Tensor):
+        return a.shape == b.shape and bool(torch.all((a == b) | (a != a) & (b != b)))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(item, b[key]) for key, item in a.items())
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(_same(item, other) for item, other in zip(a, b))
+    return True
+'''
+"""Defines `_same`."""
+
 MODULE = '''
 import sys
 import types
