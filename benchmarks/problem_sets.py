@@ -24,6 +24,7 @@ import struct
 import sys
 import tempfile
 import time
+import types
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
@@ -127,7 +128,7 @@ def examine(folder: Path, only: str, judged: int, largest_mib: int = INPUT_MIB) 
         print(f"{problem.id}: {state} {words}", file=sys.stderr, flush=True)
         if state == "fails":
             found.failed.append(f"{problem.id}: {words}")
-        if state == "cpu":
+        if state == "cpu" and problem.why_unjudged(precision_of(problem)) is None:
             running.append(problem)
     found.hidden = [] if loader is not kernelbench_verified else compare_hidden(folder)
     judge(running[:: max(1, len(running) // judged)][:judged] if judged else [], found)
@@ -233,7 +234,9 @@ def _confine(scratch: str) -> None:
 def _run(problem: Problem, largest_bytes: int, scratch: str) -> tuple[str, str]:
     path = Path(scratch) / "problem.py"
     path.write_text(problem.source_for("cpu"), encoding="utf-8")
-    namespace: dict[str, Any] = {"__name__": "problem", "__file__": str(path)}
+    module = sys.modules["problem"] = types.ModuleType("problem")  # dataclasses look themselves up there
+    namespace = vars(module)
+    namespace["__file__"] = str(path)
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), namespace)
     with torch.no_grad():
         try:
@@ -262,9 +265,26 @@ def _state_of(error: BaseException) -> str:
         return "package"
     if isinstance(error, MemoryError) or "not enough memory" in words or "allocate memory" in words:
         return "limit"
-    if any(word in words for word in ("CUDA", "cuda", "NVIDIA", "0 active drivers", "Triton")):
+    if any(
+        word in words
+        for word in (
+            "CUDA",
+            "cuda",
+            "NVIDIA",
+            "0 active drivers",
+            "Triton",
+            "not implemented on the CPU",
+            "scaling configuration",
+        )
+    ):
         return "gpu"
     return "fails"
+
+
+def precision_of(problem: Problem) -> str:
+    """The one that the set fixes, else fp32."""
+    dtype = next((case.dtype for case in problem.cases if case.name == problem.case), None)
+    return dtype or problem.contract.dtype or "fp32"
 
 
 def judge(problems: list[Problem], found: Found) -> None:
@@ -274,14 +294,11 @@ def judge(problems: list[Problem], found: Found) -> None:
     from kbenv import Evaluator
 
     for problem in problems:
-        dtype = next((case.dtype for case in problem.cases if case.name == problem.case), None)
-        precision = dtype or problem.contract.dtype or "fp32"
-        if problem.why_unjudged(precision) is not None:
-            found.judged.append(f"{problem.id}: refused: {problem.why_unjudged(precision)}")
-            continue
         source = f"{problem.source_for('cpu')}\n\nModelNew = Model\n"
         try:
-            with Evaluator(protocol="kernelbench", precision=precision, device="cpu", sandbox="process") as evaluator:  # type: ignore[arg-type]
+            with Evaluator(
+                protocol="kernelbench", precision=precision_of(problem), device="cpu", sandbox="process"
+            ) as evaluator:  # type: ignore[arg-type]
                 verdict = evaluator.evaluate(problem, source)
         except SandboxError as e:
             found.judged.append(f"{problem.id}: no verdict: {' '.join(str(e).split())[:160]}")
@@ -305,10 +322,9 @@ def report(found: list[Found], *, judged: bool) -> str:
         "|" + "---|" * len(HEADERS),
     ]
     for item in found:
-        answers = [line for line in item.judged if ": refused" not in line]
         cells = (
             item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded, item.largest_mib,
-            *(item.states[state] for state in STATES), f"{item.credited} of {len(answers)}" if answers else "-",
+            *(item.states[state] for state in STATES), f"{item.credited} of {len(item.judged)}" if item.judged else "-",
         )  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     for title, name in (("What does not load", "refused"), ("References that fail", "failed")):

@@ -52,8 +52,11 @@ FUNCTION = '''\
 import torch
 
 
-def scale(input, factor=2.0, *, dtype=None):
+def scale(input, factor=2.0, *, dtype=None, device=None, out=None):
     """Scales."""
+    if out is not None:
+        return out.copy_(input * factor)
+    assert device is None or isinstance(device, torch.device)
     result = input * factor
     return result if dtype is None else result.to(dtype)
 
@@ -70,6 +73,13 @@ def test_scale():
     x = torch.tensor([1.0, 2.0], device="cuda")
     results["one"] = scale(x)
     results["two"] = scale(some((3,)), factor=3.0, dtype=torch.float64)
+    try:
+        scale("no tensor", None)
+    except TypeError as error:
+        results["error"] = str(error)
+    scale(torch.ones(1), dtype=torch.float64)
+    scale(torch.ones(3), out=torch.ones(3))
+    scale(torch.ones(1), device="cuda")
     with torch.autocast("cuda", enabled=False), torch.autocast(device_type="cuda", enabled=False):
         results["three"] = scale(torch.ones(2).cuda(), -1)
     return results
@@ -265,11 +275,11 @@ def test_a_function_s_problem_makes_the_calls_of_its_test(kernelbench_x: Path) -
     problem = only(kernelbench_x)
     assert (problem.id, problem.category) == ("kernelbench-x/Quantization/scale", "quantization")
     inputs, outputs = run(problem)
-    assert [len(positional) for positional, _ in inputs] == [1, 1, 2]
-    assert [output.dtype for output in outputs] == [torch.float32, torch.float64, torch.float32]
+    assert [len(positional) for positional, _ in inputs] == [1, 1, 1, 1, 2]
+    assert [str(output.dtype)[-2:] for output in outputs] == ["32", "64", "64", "32", "32"]
     assert torch.equal(outputs[0], torch.tensor([2.0, 4.0]))
     assert torch.equal(outputs[1], (inputs[1][0][0] * 3.0).double())
-    assert torch.equal(outputs[2], torch.tensor([-1.0, -1.0]))
+    assert torch.equal(outputs[4], torch.tensor([-1.0, -1.0]))
 
 
 def test_a_test_s_own_seed_does_not_fix_the_draws(kernelbench_x: Path) -> None:
@@ -293,7 +303,8 @@ def test_the_prompt_shows_the_function_and_not_its_test(kernelbench_x: Path) -> 
 def test_a_submission_may_define_the_function_or_the_module(kernelbench_x: Path) -> None:
     problem = only(kernelbench_x)
     expected = run(problem)[1]
-    function = "import torch\n\n\ndef scale(input, factor=2.0, *, dtype=None):\n    return (factor * input).to(dtype)\n"
+    head = "import torch\n\n\ndef scale(input, factor=2.0, *, dtype=None, device=None, out=None):\n"
+    function = f"{head}    return (factor * input).to(dtype)\n"
     module = problem.source.replace("class Model(", "class ModelNew(")
     for submission in (function.replace(".to(dtype)", ".to(dtype or torch.float32)"), module):
         assert all(torch.equal(a, b) for a, b in zip(run(problem, submission)[1], expected, strict=True))

@@ -16,7 +16,7 @@ from typing import Any
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
-from kbenv.problems.loaders.reduction import MODULE, PACK, UNPACK, indent, on_default_device
+from kbenv.problems.loaders.reduction import MODULE, PACK, SAME, UNPACK, indent, on_default_device
 from kbenv.problems.problem import Contract, Problem, defined_names
 
 _SEPARATOR = re.compile(r"^#{60,}[ \t]*$", re.MULTILINE)
@@ -44,13 +44,18 @@ def get_inputs():
 
     def record(name, function):
         def recorded(*positional, **named):
-            calls.append({call})
-            return function(*positional, **named)
+            before = {call}
+            result = function(*positional, **named)  # where it raises, as tests of bad arguments do, it is no input
+            if _same(before, {call}):  # nor where it writes into its arguments, which are read-only for a submission
+                calls.append(before)
+            return result
 
         return recorded
 
     with torch.enable_grad():
         _test({recorders})
+    if not calls:
+        raise RuntimeError("every call of the test raises, or writes into its arguments")
     return calls
 
 
@@ -86,7 +91,14 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
     imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in text else ""
     model = call.format(model="Model", name=functions[0], table=table)
     shown = "\n\n".join(part.strip("\n") + "\n" for part in (reference, imports, UNPACK, model) if part)
-    parts = [shown, PACK, *_embedded(modules or {}), _test_text(test, functions, path.stem), _inputs_text(functions)]
+    parts = [
+        shown,
+        PACK,
+        SAME,
+        *_embedded(modules or {}),
+        _test_text(test, functions, path.stem),
+        _inputs_text(functions),
+    ]
     return file.from_source(
         "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
         path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),

@@ -18,9 +18,9 @@ UNPACK = '''
 def _unpacked(value):
     """The value with what cannot travel as data put back: dtypes and devices come by name."""
     if isinstance(value, dict):
-        if set(value) == {"torch"}:
-            return getattr(torch, value["torch"])
-        if set(value) == {"device"}:
+        if set(value) == {"__torch__"}:
+            return getattr(torch, value["__torch__"])
+        if set(value) == {"__device__"}:
             return torch.get_default_device()
         return {key: _unpacked(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -35,9 +35,9 @@ def _packed(value):
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
-        return {"torch": str(value).removeprefix("torch.")}
+        return {"__torch__": str(value).removeprefix("torch.")}
     if isinstance(value, torch.device):
-        return {"device": "default"}
+        return {"__device__": "default"}
     if isinstance(value, dict):
         return {key: _packed(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -45,6 +45,19 @@ def _packed(value):
     return value
 '''
 """Defines `_packed`, which copies a call's arguments as they are when it is made."""
+
+SAME = '''
+def _same(a, b):
+    """Whether two packed values are the same, NaN for NaN."""
+    if isinstance(a, torch.Tensor):
+        return a.shape == b.shape and bool(torch.all((a == b) | (a != a) & (b != b)))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(item, b[key]) for key, item in a.items())
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(_same(item, other) for item, other in zip(a, b))
+    return True
+'''
+"""Defines `_same`."""
 
 MODULE = '''
 import sys
