@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from kbenv.sandbox.judge.timing import Series, _slower_in_single_calls
+from kbenv.sandbox.judge.timing import Series, Timer, _slower_in_single_calls
 
 NULL_MS = 0.1
 
@@ -36,20 +38,31 @@ def test_work_put_off_until_the_copy_is_charged_and_a_copy_spared_is_no_gain():
 @pytest.mark.parametrize(("row", "single", "slower"), [(1.0, 1.01, False), (1.0, 1.1, True), (0.01, 1.0, True)])
 def test_calls_alone_count_where_they_are_slower_than_in_a_row(row, single, slower):
     series = apart({"reference": 1.0, "submission": single}, {})
-    assert _slower_in_single_calls(series, row, 1.0) is slower
+    assert _slower_in_single_calls(series, NULL_MS, row, 1.0) is slower
 
 
 def test_what_is_usual_for_the_reference_is_not_held_against_the_submission():
     series = apart({"reference": 1.2, "submission": 1.2}, {})
-    assert not _slower_in_single_calls(series, 1.0, 1.0)
+    assert not _slower_in_single_calls(series, NULL_MS, 1.0, 1.0)
 
 
 def test_a_submissions_own_jitter_hides_nothing():
     series = apart({"reference": 1.0, "submission": 1.0}, {})
     series.turns["submission"][::2] = [turn + 50.0 for turn in series.turns["submission"][::2]]
-    assert _slower_in_single_calls(series, 0.1, 1.0)
+    assert _slower_in_single_calls(series, NULL_MS, 0.1, 1.0)
 
 
 def test_nor_does_a_disturbed_device():
     series = apart({"reference": 1.0, "submission": 1.0}, {}, jitter=1.0)
-    assert _slower_in_single_calls(series, 0.1, 1.0)
+    assert _slower_in_single_calls(series, NULL_MS, 0.1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("device", "found", "subtracted"), [("cuda", 1.03, 1.03), ("cuda", 3.0, 1.05), ("cpu", 3.0, 3.0)]
+)
+def test_copies_slowed_down_beside_the_submission_are_not_subtracted(device, found, subtracted):
+    timer = SimpleNamespace(job=SimpleNamespace(device=device, null_alone={(4, True): 1.0}), slow_nulls=[])
+    series = Series(4, gated=True, turns={"reference": [9.0], "submission": [5.0], "null": [found]})
+    assert Timer.null_ms(timer, series) == pytest.approx(subtracted)
+    assert timer.slow_nulls == ([3.0] if subtracted == 1.05 else [])
+    assert Timer.null_ms(timer, Series(4, gated=False, turns=series.turns)) == found

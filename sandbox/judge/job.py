@@ -74,6 +74,8 @@ class Job:
         self.truth = Truth(self)
         self.timer_start: tuple[int, bool, list[str]] = (1, False, [])
         self.reference_alone: list[float] = []
+        self.null_alone: dict[tuple[int, bool], float] = {}
+        """Median turn of the null runner before the submission existed, by calls and whether gated."""
         self.rates: Rates | None = None
         """What the device can do at most; None where it was not measured."""
         self.submission_ms = float("inf")

@@ -9,7 +9,6 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 _ARMS = ("reference", "submission", "null")
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
+_NULL_GAP = 0.05
 _SIGMAS = 3
 _MOST_NOISE = 0.1
 _OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
@@ -50,7 +50,7 @@ class Series:
         return self.calls == 1
 
     def latencies(self, arm: str, null: float | None = None) -> list[float]:
-        """Per call, the null runner's median turn subtracted (`null`, or that of these turns), late work added."""
+        """Per call, `null` (or the null runner's median turn) subtracted and late work added."""
         null = statistics.median(self.turns["null"]) if null is None else null
         late = self._late(arm)
         return [max((turn - null) / self.calls + late, self.least(null)) for turn in self.turns[arm]]
@@ -78,6 +78,8 @@ class Timer:
         self.statistic: str = self.rule["statistic" if job.device == "cuda" else "cpu_statistic"]
         self.outputs = Comparison()
         self.clock_notes: list[str] = []
+        self.slow_nulls: list[float] = []
+        """Null turns beside the submission as multiples of those alone, where they were too long to be believed."""
         self._order = secrets.SystemRandom()
         self._offset = 0
 
@@ -159,7 +161,27 @@ class Timer:
         series = Series(self.calls, self.gated)
         for _ in range(self._turns()):
             self.round(series, ("reference", "null"))
+        single = series if series.apart else Series(1, self.gated)
+        if single is not series:
+            for _ in range(self.rule["single_call_turns"]):
+                self.round(single, ("reference", "null"))
+        for one in (series, single):
+            self.job.null_alone[one.calls, one.gated] = statistics.median(one.turns["null"])
         return series.latencies("reference")
+
+    def null_ms(self, series: Series) -> float:
+        """What is subtracted from the series' turns.
+
+        On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair
+        has its own null turn. It is hardly longer than before the submission existed, or kernels that this left behind
+        slow it down. On the CPU it holds none.
+        """
+        found = statistics.median(series.turns["null"])
+        alone = self.job.null_alone.get((series.calls, series.gated))
+        if self.job.device != "cuda" or alone is None or found <= (1 + _NULL_GAP) * alone:
+            return found
+        self.slow_nulls.append(found / alone)
+        return (1 + _NULL_GAP) * alone
 
     def _turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
@@ -230,11 +252,14 @@ def measure(job: Job) -> None:
     events: dict[str, list[float]] = {}
     timed, opened = timer.pairs(events)
 
-    # On a GPU a turn holds copies, whose time drifts from pair to pair by as much as a short kernel lasts: each pair
-    # has its own null turn. On the CPU it holds none, and the scheduler only ever adds: the lower quartile of all.
-    nulls = [turn for series in timed for turn in series.turns["null"]]
-    null = None if job.device == "cuda" else lower_quartile(nulls)
-    latencies = {arm: [series.latencies(arm, null) for series in timed] for arm in ("reference", "submission")}
+    if job.device == "cuda":
+        nulls = [timer.null_ms(series) for series in timed]
+    else:  # the scheduler only ever adds: the lower quartile of all
+        nulls = [lower_quartile([turn for series in timed for turn in series.turns["null"]])] * len(timed)
+    latencies = {
+        arm: [series.latencies(arm, null) for series, null in zip(timed, nulls, strict=True)]
+        for arm in ("reference", "submission")
+    }
     all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
     submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
     blocks = [
@@ -249,9 +274,10 @@ def measure(job: Job) -> None:
     single_counts = False
     if timer.calls > 1:
         single = timer.single_calls()
-        single_counts = _slower_in_single_calls(single, submission, reference)
+        single_counts = _slower_in_single_calls(single, timer.null_ms(single), submission, reference)
         if single_counts:
-            one = {arm: statistics.median(single.latencies(arm)) for arm in ("reference", "submission")}
+            null = timer.null_ms(single)
+            one = {arm: statistics.median(single.latencies(arm, null)) for arm in ("reference", "submission")}
             scale = (one["reference"] / one["submission"]) / ratio.value
             submission, reference = one["submission"], one["reference"]
             job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
@@ -268,7 +294,12 @@ def measure(job: Job) -> None:
             reference = alone
     job.record_timed(timer.outputs)
     job.flags.extend(dict.fromkeys(timer.clock_notes))
-    if submission <= 1.01 * _least_ms(timed):
+    if timer.slow_nulls:
+        job.flags.append(
+            f"turns of copies alone took up to {max(timer.slow_nulls):.3g} times what they took before the submission "
+            f"existed: {1 + _NULL_GAP:g} times that is subtracted"
+        )
+    if submission <= 1.01 * max(series.least(null) for series, null in zip(timed, nulls, strict=True)):
         job.flags.append("the submission's latency is at or below the clock's resolution")
     job.result["timing"] = {
         "speedup": {"value": ratio.value * scale, "low": ratio.low * scale, "high": ratio.high * scale},
@@ -283,7 +314,7 @@ def measure(job: Job) -> None:
             "l2_cold": job.plan.l2_cold,
             "submission_turns_ms": all_turns["submission"],
             "reference_turns_ms": all_turns["reference"],
-            "null_turn_ms": statistics.median(nulls) if null is None else null,
+            "null_turn_ms": statistics.median(nulls),
             "reference_alone_ms": alone,
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),
@@ -296,7 +327,7 @@ def measure(job: Job) -> None:
     }
 
 
-def _slower_in_single_calls(single: Series, submission: float, reference: float) -> bool:
+def _slower_in_single_calls(single: Series, null: float, submission: float, reference: float) -> bool:
     """Whether a call alone takes longer than one in a row, by more than is true of the reference.
 
     So it is where one call does the work of all slots of a turn, and where forward writes into its output slot, which
@@ -304,17 +335,12 @@ def _slower_in_single_calls(single: Series, submission: float, reference: float)
     the noise of the trusted runners, so that no jitter of its own hides anything, and on a device that others disturb
     against no more than a share of a turn: that a call alone counts is no harm to what is honest.
     """
-    of_submission, of_reference = single.latencies("submission"), single.latencies("reference")
+    of_submission, of_reference = (single.latencies(arm, null) for arm in ("submission", "reference"))
     excess = lower_quartile(of_submission) - submission
     usual = max(0.0, statistics.median(of_reference) - reference)
     error = max(robust_error(of_reference), robust_error(single.turns["null"]))
     noise = min(_SIGMAS * error, _MOST_NOISE * statistics.median(single.turns["reference"]))
     return excess - usual > noise and excess - usual > _GAP * submission
-
-
-def _least_ms(timed: Sequence[Series]) -> float:
-    """What no latency falls below, or little more."""
-    return max(series.least(statistics.median(series.turns["null"])) for series in timed)
 
 
 def _slowed_down(reference: float, alone: list[float]) -> bool:
