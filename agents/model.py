@@ -30,6 +30,8 @@ TRANSIENT = (
     "RateLimitError", "Timeout", "APIConnectionError", "ServiceUnavailableError", "InternalServerError",
     "BadGatewayError", "APIResponseValidationError",
 )  # fmt: skip
+TRANSIENT_STATUSES = (408, 409, 425, 429)
+"""And every one from 500 up: litellm has no exception of its own for those of proxies (520 to 529)."""
 ATTEMPTS = 6
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 60.0
@@ -223,7 +225,9 @@ class LitellmModel:
 
     def _may_pass(self, error: BaseException) -> bool:
         """Whether another attempt can help."""
-        if not isinstance(error, self._transient) or _is_quota(error):
+        status = getattr(error, "status_code", None)
+        passing = isinstance(status, int) and (status >= 500 or status in TRANSIENT_STATUSES)
+        if not (passing or isinstance(error, self._transient)) or _is_quota(error):
             return False
         pause_s = _retry_after_s(error)
         return pause_s is None or pause_s <= LONGEST_RETRY_AFTER_S

@@ -153,9 +153,14 @@ def hangs_up(handler: Handler, request: dict[str, Any]) -> None:
     handler.close_connection = True
 
 
-def stops_streaming(text: str) -> Behaviour:
-    """Sends a part of an answer in pieces, and closes the connection without its end."""
-    return lambda handler, _: _stream(handler, text, None)
+def stops_streaming(text: str, last: bytes = b"") -> Behaviour:
+    """Sends a part of an answer in pieces, then perhaps something else, and closes the connection."""
+
+    def behave(handler: Handler, request: dict[str, Any]) -> None:
+        _stream(handler, text, None)
+        handler.wfile.write(last)
+
+    return behave
 
 
 def _stream(handler: Handler, text: str, finish_reason: str | None) -> None:

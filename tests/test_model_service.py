@@ -86,13 +86,17 @@ def test_an_answer_carries_text_tokens_cost_and_what_was_sent(serve: Serve) -> N
         fails(500, "oops"),
         fails(502, "bad gateway"),
         fails(503, "overloaded"),
+        fails(408, "took too long"),
+        fails(425, "too early"),
+        fails(524, "the proxy waited long enough"),
+        fails(529, "overloaded"),
         sends(b"<html>upstream died</html>", status=502),
         hangs_up,
         sends(b'{"id": "chatcmpl-1", "choices": ['),
         sends(b""),
         sends(b'{"choices": []}'),
     ],
-    ids=["429", "500", "502", "503", "html", "cut", "malformed", "empty", "no-choices"],
+    ids=["429", "500", "502", "503", "408", "425", "524", "529", "html", "cut", "malformed", "empty", "no-choices"],
 )
 def test_a_transient_fault_is_asked_again(serve: Serve, fault: Behaviour) -> None:
     server = serve(fault, fault, says("at last"))
@@ -198,8 +202,13 @@ def test_an_answer_may_come_in_pieces(serve: Serve) -> None:
     assert server.requests[0]["stream"] is True
 
 
-def test_a_stream_that_is_cut_in_the_middle_is_asked_for_again(serve: Serve) -> None:
-    server = serve(stops_streaming("half of an ans"), says("whole"))
+@pytest.mark.parametrize(
+    "last",
+    [b"", b'data: {"error": {"message": "Overloaded", "type": "server_error"}}\n\n', b'data: {"id": "chat\n\n'],
+    ids=["nothing", "an error", "garbage"],
+)
+def test_a_stream_that_is_cut_in_the_middle_is_asked_for_again(serve: Serve, last: bytes) -> None:
+    server = serve(stops_streaming("half of an ans", last), says("whole"))
     assert make_model(stream=True).query(MESSAGES).text == "whole"
     assert len(server.requests) == 2
 
