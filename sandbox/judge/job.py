@@ -19,6 +19,7 @@ import torch
 from ..layout import Arena, Layout, leaf_from_json
 from ..wire import Message
 from ..zygote import Zygote
+from .anatomy import describe
 from .arm import Arm, ArmError, Setting
 from .calibration import ILL_CONDITIONED
 from .clock import Clock, Turn
@@ -404,7 +405,7 @@ class Job:
             comparison = self.truth.judge(slot, with_ceiling=True)
             if isinstance(comparison, str):
                 raise self._ill_conditioned(comparison)
-            self._record(name, "standard", comparison)
+            self._record(name, "standard", comparison, **({} if comparison.passed else self._anatomy(comparison)))
             if not comparison.passed:
                 raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
         self._keep_printed()
@@ -507,6 +508,24 @@ class Job:
         if not comparison.passed:
             raise SubmissionFault("WRONG_HIDDEN", "hidden", _words(comparison, f"hidden inputs {name}"))
         return True
+
+    def _anatomy(self, comparison: Comparison) -> dict[str, Any]:
+        """How the output of a standard trial is wrong. Never of a hidden one: it is told to the agent."""
+        if self.truth.wrong is None:
+            return {}
+        expected, found, rows = self.truth.wrong
+        tolerance = self.protocol["tolerance"]
+        absolute = None if self.truth.calibrated else comparison.widened_to or tolerance["absolute"]
+        try:
+            anatomy = describe(comparison, expected, found, rows, absolute, tolerance["relative"])
+        except (
+            ArithmeticError,
+            RuntimeError,
+            ValueError,
+        ) as e:  # what it looks at is the submission's; it is a help only
+            self.flags.append(f"where the output is wrong could not be told: {type(e).__name__}")
+            return {}
+        return {} if anatomy is None else {"anatomy": anatomy}
 
     def _record(self, name: str, stage: str, comparison: Comparison, **more: Any) -> None:
         self.checks.append(

@@ -47,6 +47,8 @@ class Truth:
         """Of the last check calibrated, by variant and output: "rounding" (fp32 against float64), "baseline" (the
         baseline's flags), "truncated" (operands of products cut to TF32), "jitter" (inputs moved by a unit in the last
         place)."""
+        self.wrong: tuple[Arena, Arena, tuple[int, int]] | None = None
+        """Of a check that failed: expected, found, and the slot of each. What passed is not kept: it may be large."""
         self._ceiling_holds = False
         self._has_products = job.device == "cuda" and job.protocol["precision"] == "fp32" and rule is not None
         """Whether the reference, as far as is known, holds products that a tensor core may take."""
@@ -105,10 +107,13 @@ class Truth:
         expected, row = (exact, 0) if exact is not None else (job.store.expected, None)
         inputs = job.store.masters.views(slot)
         comparison = calibration.compare(expected, found, slot, job.store.expected, inputs, row=row)
+        if not comparison.passed:
+            self.wrong = (expected, found, (slot if row is None else row, slot))
         if comparison.passed and with_ceiling and self._ceiling_holds:
             fixed = self._within_ceiling(slot, found)
             if not fixed.passed:
                 fixed.tolerance_used = comparison.tolerance_used
+                self.wrong = (job.store.expected, found, (slot, slot))
                 return fixed
         return comparison
 
@@ -251,11 +256,14 @@ class Truth:
         slots = range(first, first + calls)
         comparison = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
         ceiling, flags = tolerance["baseline_ceiling"], job.protocol["tf32"]
+        if not comparison.passed:
+            self.wrong = (job.store.expected, job.store.snapshot, (first, first))
         if comparison.passed or ceiling is None or flags["reference_correctness"] == flags["reference_timing"]:
             return comparison
         found = Arena(job.store.snapshot.flat.clone(), job.signature.outputs, job.plan.slots)
         self._run_reference(first, calls, "reference_timing")
         baseline = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
+        self.wrong = (job.store.expected, found, (first, first))
         if baseline.passed:
             return comparison
         factor = tolerance["baseline_factor"]
@@ -265,4 +273,6 @@ class Truth:
         ]
         comparison = compare(job.store.expected, found, slots, widened, tolerance["relative"], job.device)
         comparison.widened_to = max(widened)
+        if comparison.passed:
+            self.wrong = None
         return comparison
