@@ -535,3 +535,16 @@ def test_a_tied_index_is_no_mismatch_and_a_wrong_one_is():
     for found, mismatched in (([2, 2], 0), ([1, 2], 1)):
         comparison = calibration.compare(expected, arena_of([torch.tensor(found)]), 0, expected, [x])
         assert comparison.mismatched == mismatched
+
+
+def test_a_number_repeated_over_its_block_is_judged_at_the_median_blocks_scale():
+    draws = torch.Generator().manual_seed(1)
+    exact = torch.randn(64, 1, generator=draws, dtype=torch.float64)
+    exact[7] = 1e-6  # nearly cancelled
+    noise = 1e-7 * torch.randn(64, 1, generator=draws, dtype=torch.float64)
+    rows = [x.expand(64, 40).contiguous() for x in (exact, exact + noise, exact + 2 * noise.flip(0))]
+    reference = Reference([rows[0]], [rows[1].float()], [])
+    assert reference.judge([rows[2].float()]).passed
+    wrong = rows[2].clone()
+    wrong[7] += 1e-4
+    assert reference.judge([wrong.float()]).mismatched == 40

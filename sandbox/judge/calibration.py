@@ -8,7 +8,9 @@ off by `element_factor` times the block's error or `rms_factor` times the larges
 below what honest arithmetic may differ by.
 
 Of a block of which all but a few elements are zero, something was cut off (a ReLU): the noise beneath cannot be seen in
-it. It is judged at the scale of its slice along the outermost axis.
+it. It is judged at the scale of its slice along the outermost axis. A block of one number, repeated, is a single draw
+of value and error, either of which may be small by chance: it is judged at the median block's scale where that is
+larger.
 
 Why these statistics: rounding errors of independent operations are close to normal, so that the largest of 10^9 lies
 near 6 standard deviations. The element
@@ -65,12 +67,14 @@ class Deviation:
 
 @dataclass
 class Blocks:
-    """By block of one output, float64: elements, sums of squares, the largest magnitude, whether most were cut off."""
+    """By block of one output, float64: elements, sums of squares, the largest magnitude, whether most were cut off, and
+    whether all elements are one number."""
 
     size: torch.Tensor
     squares: torch.Tensor
     largest: torch.Tensor
     cut_off: torch.Tensor
+    repeated: torch.Tensor
 
 
 @dataclass
@@ -134,6 +138,12 @@ class Scale:
             wide_value, wide_error = (sums[1:] / sums[0]).sqrt()[:, of_slice]
             value = torch.where(cut_off, torch.maximum(value, wide_value), value)
             error = torch.where(cut_off, torch.maximum(error, wide_error), error)
+        repeated = self.value.repeated & (self.value.squares > 0)
+        if bool(repeated.any()):
+            value, error = (
+                torch.where(repeated, torch.maximum(by_block, by_block[repeated].median()), by_block)
+                for by_block in (value, error)
+            )
         return Bounds(size, value, torch.maximum(error, value * relative), self.largest_error, relative)
 
 
@@ -403,7 +413,7 @@ def _summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:
     summaries = [_summarise_part(part, length) for part in parts]
     if not summaries:
         none = torch.zeros(0, dtype=torch.float64)
-        return Blocks(none, none, none, none.bool())
+        return Blocks(none, none, none, none.bool(), none.bool())
     return Blocks(*(torch.cat(column) for column in zip(*summaries, strict=True)))
 
 
@@ -417,7 +427,10 @@ def _summarise_part(part: torch.Tensor, length: int) -> tuple[torch.Tensor, ...]
     x = torch.zeros(count * length, dtype=torch.float64, device=part.device)
     x[: len(part)] = part.abs()
     x = torch.where(x <= _LARGEST, x, 0.0).view(count, length)  # NaN is not
-    return size, x.square().sum(dim=1), x.amax(dim=1), (others < _LEAST_FOR_RMS) & (others < size)
+    cut_off = (others < _LEAST_FOR_RMS) & (others < size)
+    same = torch.ones(count * length, dtype=torch.bool, device=part.device)
+    same[: len(part)] = part == part[::length].repeat_interleave(length)[: len(part)]
+    return size, x.square().sum(dim=1), x.amax(dim=1), cut_off, same.view(count, length).all(dim=1)
 
 
 def float64_leaf(leaf: Leaf) -> Leaf:
