@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kbenv.errors import SandboxError
 from kbenv.protocol import Limits
 from kbenv.sandbox.engine import IMAGE, LABEL, EngineError, EngineFacts, GpuAccess, find_image, reason_of
-from kbenv.sandbox.gpu import canonical
+from kbenv.sandbox.gpu import canonical, number_of
 from kbenv.sandbox.process import judge_environment
 from kbenv.sandbox.wire import Channel, pair
 
@@ -446,6 +446,7 @@ def _gpu_environment(access: GpuAccess | None, image: dict[str, str]) -> dict[st
 
 def _device_options(gpu: str) -> dict[str, Any]:
     """One GPU's device files, and the driver's libraries of this machine."""
+    gpu = gpu if gpu.isdecimal() else number_of(gpu)
     if not gpu.isdecimal():
         raise EngineError(f"device files go by a GPU's number; found {gpu!r}: set CUDA_VISIBLE_DEVICES to numbers")
     names = [name for name in (f"nvidia{gpu}", *_DEVICES) if os.path.exists(f"/dev/{name}")]

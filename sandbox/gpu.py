@@ -89,9 +89,20 @@ def _resolve(device: str, gpus: Sequence[Gpu]) -> str:
 
 def canonical(visible: str) -> str:
     """One name for what a number or a UUID in CUDA_VISIBLE_DEVICES means: two names must not give two locks."""
+    gpu = _find(visible)
+    return visible if gpu is None else gpu.uuid
+
+
+def number_of(visible: str) -> str:
+    """The driver's number of that GPU, whose device file bears it; the name as it is where it is not known here."""
+    gpu = _find(visible)
+    return visible if gpu is None else str(gpu.index)
+
+
+def _find(visible: str) -> Gpu | None:
     if visible.startswith("MIG-"):
-        return visible
+        return None
     for gpu in list_gpus():
         if visible == str(gpu.index) or (visible.startswith("GPU-") and gpu.uuid.startswith(visible)):
-            return gpu.uuid
-    return visible
+            return gpu
+    return None

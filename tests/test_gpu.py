@@ -10,7 +10,7 @@ import pytest
 from kbenv.errors import UsageError
 from kbenv.sandbox import gpu
 from kbenv.sandbox.choice import choose_device
-from kbenv.sandbox.gpu import Gpu, canonical, list_gpus, resolve_devices
+from kbenv.sandbox.gpu import Gpu, canonical, list_gpus, number_of, resolve_devices
 from kbenv.sandbox.process import ProcessCarrier
 
 A, B = "GPU-5f0ac0de-0000-0000-0000-00000000000a", "GPU-77777777-0000-0000-0000-00000000000b"
@@ -88,6 +88,7 @@ def test_two_names_of_one_gpu_have_one_lock() -> None:
     assert canonical("1") == canonical(B) == canonical("GPU-7777") == B
     assert canonical("MIG-1") == "MIG-1"
     assert canonical("5") == "5"
+    assert (number_of(B), number_of("0"), number_of("MIG-1")) == ("1", "0", "MIG-1")
 
 
 def test_a_judges_lock_is_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
