@@ -32,6 +32,7 @@ class ScriptedSandbox:
         self.outcomes = outcomes
         self.jobs: list[Job] = []
         self.closed = 0
+        self.aborted = False
 
     def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
         self.jobs.append(job)
@@ -43,6 +44,9 @@ class ScriptedSandbox:
 
     def close(self) -> None:
         self.closed += 1
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 def make_result(status: Status = Status.PASSED, **overrides: Any) -> Result:
@@ -210,6 +214,22 @@ def test_a_fault_of_the_sandbox_is_retried_once():
     evaluator, sandbox = make_evaluator(SandboxError("lost"), make_result())
     assert evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE).credited
     assert len(sandbox.jobs) == 2
+
+
+def test_an_abort_is_no_fault_to_be_retried():
+    evaluator, sandbox = make_evaluator(SandboxError("told to stop"), make_result())
+    evaluator.abort()
+    assert sandbox.aborted
+    with pytest.raises(SandboxError, match="told to stop"):
+        evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert len(sandbox.jobs) == 1
+
+
+def test_a_compiled_baseline_is_a_rule_of_the_protocol():
+    evaluator, sandbox = make_evaluator(make_result(compiled_reference_latency_ms=1.5), compiled_baseline=True)
+    verdict = evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert sandbox.jobs[0].protocol.compiled_baseline
+    assert verdict.compiled_reference_latency_ms == 1.5
 
 
 def test_a_second_fault_is_raised_as_it_is():
