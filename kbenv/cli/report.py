@@ -185,7 +185,8 @@ def solve(attempts: Attempts, sources: Mapping[str, Problem]) -> list[Solved]:
     for problem, samples in attempts.items():
         level = _LEVEL.search(problem)
         merged = tuple(merge_turns([read_sample(verdict) for verdict in turns]) for turns in samples.values())
-        category = categorise(sources[problem].source) if problem in sources else None
+        source = sources.get(problem)
+        category = None if source is None else source.category or categorise(source.source)
         found.append(Solved(problem, merged, int(level[1]) if level else None, category))
     return found
 

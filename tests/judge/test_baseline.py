@@ -13,7 +13,7 @@ PROBLEM = make_problem(source=make_problem().source.replace("rows = 64", "rows =
 
 
 def test_every_variant_has_a_latency_a_peak_and_its_flags(get_evaluator: GetEvaluator) -> None:
-    baseline = get_evaluator("brisk").baseline(PROBLEM)
+    baseline = get_evaluator("verified brisk").baseline(PROBLEM)
     assert list(baseline.variants) == ["eager-fp32", "eager-tf32", "compiled"]
     for name, variant in baseline.variants.items():
         assert variant.error is None
@@ -28,7 +28,7 @@ def test_every_variant_has_a_latency_a_peak_and_its_flags(get_evaluator: GetEval
 
 
 def test_a_variant_that_fails_says_why_and_leaves_the_others_alone() -> None:
-    protocol = make_protocol("brisk")
+    protocol = make_protocol("verified brisk")
     protocol = protocol.model_copy(update={"limits": protocol.limits.model_copy(update={"build_s": 0.05})})
     with Evaluator(protocol=protocol, device="cpu", sandbox="process") as evaluator:
         baseline = evaluator.baseline(PROBLEM, ["compiled", "eager-tf32"])
@@ -40,12 +40,12 @@ def test_a_variant_that_fails_says_why_and_leaves_the_others_alone() -> None:
 
 @pytest.mark.slow
 def test_a_verdict_says_on_request_what_torch_compile_takes(get_evaluator: GetEvaluator) -> None:
-    verdict = get_evaluator("brisk", compiled_baseline=True).evaluate(PROBLEM, SUBMISSION_SOURCE)
+    verdict = get_evaluator("verified brisk", compiled_baseline=True).evaluate(PROBLEM, SUBMISSION_SOURCE)
     assert verdict.credited, verdict.message
     assert verdict.compiled_reference_latency_ms is not None
     assert verdict.compiled_reference_latency_ms > 0
     assert "compiled-baseline" in verdict.seconds
     assert tiers(verdict) in (1.0, 2.0, 3.0)
-    plain = get_evaluator("brisk").evaluate(PROBLEM, SUBMISSION_SOURCE)
+    plain = get_evaluator("verified brisk").evaluate(PROBLEM, SUBMISSION_SOURCE)
     assert plain.compiled_reference_latency_ms is None
     assert "compiled-baseline" not in plain.seconds

@@ -41,7 +41,7 @@ def descendants() -> list[str]:
 def test_two_judges_share_the_work_and_leave_nothing(tmp_path: Path) -> None:
     sources = [SUBMISSION_SOURCE, SUBMISSION_SOURCE.replace("min=0", "min=0.0"), "class ModelNew: ...", None]
     jobs = [(PROBLEM, source) for source in (*sources, SUBMISSION_SOURCE)]
-    rules = {"protocol": make_protocol("brisk"), "sandbox": "process"}
+    rules = {"protocol": make_protocol("verified brisk"), "sandbox": "process"}
     found = {o.index: o for o in evaluate_many(jobs, devices=["cpu", "cpu"], keep=tmp_path, **rules)}
     statuses = [found[index].verdict.status for index in range(5)]  # type: ignore[union-attr]
     assert statuses == [Status.PASSED, Status.PASSED, Status.LOAD_ERROR, Status.FORMAT_ERROR, Status.PASSED]
@@ -57,7 +57,10 @@ def test_an_interrupt_in_the_middle_of_a_job_ends_at_once_and_leaves_no_process(
     phases: list[str] = []
     pool: EvaluatorPool
     with open_pool(
-        ["cpu"], protocol=make_protocol("brisk"), sandbox="process", on_phase=lambda _, phase: phases.append(phase)
+        ["cpu"],
+        protocol=make_protocol("verified brisk"),
+        sandbox="process",
+        on_phase=lambda _, phase: phases.append(phase),
     ) as pool:
         future = pool.submit(PROBLEM, ENDLESS)
         while "standard" not in phases:
