@@ -59,7 +59,7 @@ def test_the_numbers_are_of_the_best_sample_and_the_best_turn(a_run: Path) -> No
     assert report.whole.speedup.value == pytest.approx((2.0 * 0.8) ** 0.5)
     assert list(report.levels) == [1, 3]
     assert report.levels[3].problems == 1
-    assert report.categories.keys() == {"element-wise", "softmax", "matrix product"}
+    assert report.categories.keys() == {"activation", "reduction", "architecture"}
     assert report.devices == ("Scripted CPU",)
 
 
@@ -68,7 +68,7 @@ def test_it_is_printed_whole(a_run: Path, capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     (line,) = [line for line in said.splitlines() if line.startswith("correct")]
     assert line.split()[1] == "66.7%"
-    for words in ("level 1", "level 3", "pass@1", "fast_1.5", "matrix product"):
+    for words in ("level 1", "level 3", "pass@1", "fast_1.5", "architecture"):
         assert words in said
 
 
