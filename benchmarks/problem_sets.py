@@ -327,11 +327,10 @@ def report(found: list[Found], *, judged: bool) -> str:
         "|" + "---|" * len(HEADERS),
     ]
     for item in found:
-        cells = (
-            item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded,
-            "-" if item.largest_mib is None else item.largest_mib,
-            *("-" if item.largest_mib is None else item.states[state] for state in STATES), f"{item.credited} of {len(item.judged)}" if item.judged else "-",
-        )  # fmt: skip
+        ran = item.largest_mib is not None
+        cells = [item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded]
+        cells += [item.largest_mib, *(item.states[state] for state in STATES)] if ran else ["-"] * (len(STATES) + 1)
+        cells.append(f"{item.credited} of {len(item.judged)}" if item.judged else "-")
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     for title, name in (("What does not load", "refused"), ("References that fail", "failed")):
         lines += ["", f"## {title}", ""]
