@@ -66,7 +66,7 @@ class Found:
     failed: list[str] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
-    largest_mib: int = INPUT_MIB
+    largest_mib: int | None = INPUT_MIB
     credited: int = 0
 
 
@@ -78,6 +78,7 @@ def main() -> int:
     parser.add_argument("--only", default="*", metavar="GLOB", help="ids to run")
     parser.add_argument("--judge", type=int, default=0, metavar="N")
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--load-only", action="store_true", help="run no reference")
     parser.add_argument("--mib", type=int, default=INPUT_MIB, metavar="N", help="largest inputs that are drawn")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -85,7 +86,9 @@ def main() -> int:
     found = []
     for folder in arguments.folders:
         if folder.name not in known:
-            known[folder.name] = examine(folder, arguments.only, arguments.judge, arguments.mib)
+            known[folder.name] = examine(
+                folder, arguments.only, arguments.judge, None if arguments.load_only else arguments.mib
+            )
             if arguments.record is not None:
                 with arguments.record.open("a", encoding="utf-8") as lines:
                     lines.write(json.dumps({"folder": folder.name, **asdict(known[folder.name])}) + "\n")
@@ -105,8 +108,8 @@ def read_record(path: Path | None) -> dict[str, Found]:
     return {entry.pop("folder"): Found(**entry) for entry in entries}
 
 
-def examine(folder: Path, only: str, judged: int, largest_mib: int = INPUT_MIB) -> Found:
-    """Loads and runs one set."""
+def examine(folder: Path, only: str, judged: int, largest_mib: int | None = INPUT_MIB) -> Found:
+    """Loads one set, and runs it unless `largest_mib` is None."""
     torch.rand(1, device="meta") + 1  # loads what every child would load anew
     loader = recognise(folder)
     entries = {id: path for id, path in loader.find(folder).items() if fnmatch.fnmatch(id, only)}
@@ -122,6 +125,8 @@ def examine(folder: Path, only: str, judged: int, largest_mib: int = INPUT_MIB) 
             found.name, found.version, found.licence = (
                 problem.origin.name, problem.origin.version, problem.origin.licence,
             )  # fmt: skip
+        if largest_mib is None:
+            continue
         problem = smallest_case(problem)
         state, words = run_apart(problem, largest_mib << 20)
         found.states[state] += 1
@@ -322,10 +327,10 @@ def report(found: list[Found], *, judged: bool) -> str:
         "|" + "---|" * len(HEADERS),
     ]
     for item in found:
-        cells = (
-            item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded, item.largest_mib,
-            *(item.states[state] for state in STATES), f"{item.credited} of {len(item.judged)}" if item.judged else "-",
-        )  # fmt: skip
+        ran = item.largest_mib is not None
+        cells = [item.name, (item.version or "unknown")[:17], item.licence, item.problems, item.loaded]
+        cells += [item.largest_mib, *(item.states[state] for state in STATES)] if ran else ["-"] * (len(STATES) + 1)
+        cells.append(f"{item.credited} of {len(item.judged)}" if item.judged else "-")
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     for title, name in (("What does not load", "refused"), ("References that fail", "failed")):
         lines += ["", f"## {title}", ""]
