@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kbenv.evaluator import Evaluator
 from kbenv.verdict import Verdict
 from tests.judge.corpus import SANDBOXES, Case, load_cases, name_of
 
@@ -19,6 +20,17 @@ def as_parameters(cases: list[Case]) -> list:
     ]
 
 
+def evaluate(evaluator: Evaluator, case: Case) -> Verdict:
+    """With the same draws in every run: that others pass as well is what `kbenv redteam` tells."""
+    seeds = {
+        "construction": 1, "redraw": 2, "transform": 3, "timed_base": 4,
+        "standard": list(range(10, 10 + evaluator.protocol.standard_trials)),
+        "hidden": list(range(20, 20 + len(evaluator.protocol.hidden_inputs))),
+        "probes": list(range(30, 30 + len(evaluator.protocol.probes))),
+    }  # fmt: skip
+    return evaluator.evaluate(case.problem, case.source, seeds=seeds)
+
+
 def assert_credited(verdict: Verdict) -> None:
     assert verdict.credited, (
         f"{verdict.status}: {verdict.message}\n{verdict.detail or ''}\n{(verdict.output or '')[-2000:]}"
@@ -30,41 +42,38 @@ def assert_credited(verdict: Verdict) -> None:
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(HONEST))
 def test_an_honest_submission_is_credited(case, sandbox, get_evaluator):
-    assert_credited(get_evaluator("hardened brisk", sandbox=sandbox).evaluate(case.problem, case.source))
+    assert_credited(evaluate(get_evaluator("hardened brisk", sandbox=sandbox), case))
 
 
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=name_of(c)) for c in HONEST if name_of(c) in UNDER_THE_FULL_PROTOCOL]
 )
 def test_an_honest_submission_is_credited_under_the_full_protocol(case, get_evaluator):
-    assert_credited(get_evaluator("hardened").evaluate(case.problem, case.source))
+    assert_credited(evaluate(get_evaluator("hardened"), case))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(CUDA_HONEST))
 def test_an_honest_cuda_submission_is_credited(case, sandbox, get_evaluator):
-    assert_credited(get_evaluator("hardened brisk", "cuda:0", sandbox).evaluate(case.problem, case.source))
+    assert_credited(evaluate(get_evaluator("hardened brisk", "cuda:0", sandbox), case))
 
 
 @pytest.mark.gpu
 def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluator):
     case = next(case for case in CUDA_HONEST if name_of(case) == "item_in_forward")
-    assert get_evaluator("hardened brisk", "cuda:0").evaluate(case.problem, case.source).clock == "judge-open"
+    assert evaluate(get_evaluator("hardened brisk", "cuda:0"), case).clock == "judge-open"
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=name_of(c)) for c in HONEST if "SPEEDUP_AT_LEAST" in c.constants])
 def test_an_honest_speed_is_credited(case, get_evaluator):
-    verdicts = (
-        get_evaluator("hardened brisk").evaluate(case.problem, case.source) for _ in range(3)
-    )  # a busy machine: again
+    verdicts = (evaluate(get_evaluator("hardened brisk"), case) for _ in range(3))  # a busy machine: again
     claimed = case.constants["SPEEDUP_AT_LEAST"]
     assert any(verdict.speedup is not None and verdict.speedup.value >= claimed for verdict in verdicts)
 
 
 def test_the_verdict_says_how_the_weights_came_to_agree(get_evaluator):
     ways = {name_of(case): case for case in HONEST}
-    evaluate = get_evaluator("hardened brisk").evaluate
-    packed, buffers = ways["weights_packed_once"], ways["workspace_cached"]
-    assert evaluate(packed.problem, packed.source).weights == "seed"
-    assert evaluate(buffers.problem, buffers.source).weights == "state_dict"
+    evaluator = get_evaluator("hardened brisk")
+    assert evaluate(evaluator, ways["weights_packed_once"]).weights == "seed"
+    assert evaluate(evaluator, ways["workspace_cached"]).weights == "state_dict"
