@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -328,7 +327,9 @@ def test_a_reduction_along_the_wrong_axis(function):
 @pytest.mark.parametrize("tiles", [2, 4, 16])
 @pytest.mark.parametrize("positive", [False, True])
 def test_a_product_that_keeps_only_its_last_tile(tiles, positive):
-    a, b = (torch.rand(512, 512), torch.rand(512, 384)) if positive else (randn(512, 512), randn(512, 384, seed=1))
+    a, b = randn(512, 512), randn(512, 384, seed=1)
+    if positive:
+        a, b = a.abs(), b.abs()
     last = 512 - 512 // tiles
     (guess,) = dissect(a @ b, a[:, last:] @ b[last:], 1e-3, 1e-3).hypotheses
     assert guess.name == "partial-sum"
@@ -454,14 +455,3 @@ def test_the_output_with_the_first_mismatch_is_described():
     assert described["tails"] == ({"axis": 1, "start": 96, "size": 100, "block": 32},)
     right = compare(expected, expected, range(1), [1e-3, 1e-3], 1e-3, "cpu")
     assert module.describe(right, expected, expected, (0, 0), 1e-3, 1e-3) is None
-
-
-@pytest.mark.slow
-def test_a_hundred_million_elements_take_seconds():
-    e = torch.arange(100_000_000, dtype=torch.float32).remainder_(1000.0).view(10_000, 10_000)
-    f = e.clone()
-    f[:, 9984:] = 0
-    began = time.perf_counter()
-    anatomy = dissect(e, f, 1e-3, 1e-3)
-    assert time.perf_counter() - began < 20
-    assert anatomy.tails[0].start == 9984

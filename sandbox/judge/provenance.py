@@ -36,6 +36,8 @@ def trace_submission(job: Job) -> None:
         report = _ask(job, calls)
     except (ArmError, MemoryError, SubmissionFault) as e:
         trace, reason = None, str(e) or type(e).__name__
+        if job.arm("submission").ended:
+            job.recreate_submission("provenance")  # its memory is still to be measured
     else:
         trace, reason = read_trace(report), "the profiler saw nothing run"
     if trace is None:

@@ -21,7 +21,7 @@ FOLDER = Path(kbenv.prompts.__file__).parent / "examples"
 def judge(get_evaluator: GetEvaluator, name: str, language: str, device: str) -> None:
     problem = file.read(FOLDER / name / "reference.py", id=f"{name}.py", name=name, level=None)
     source = (FOLDER / name / f"{language}.py").read_text(encoding="utf-8")
-    verdict = get_evaluator("brisk", device=device).evaluate(problem, source)
+    verdict = get_evaluator("verified brisk", device=device).evaluate(problem, source)
     assert verdict.status is Status.PASSED, (verdict.message, verdict.detail)
     assert verdict.speedup is not None
     print(f"{name} {language}: {verdict.speedup.value:.2f}x")

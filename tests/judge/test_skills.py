@@ -24,7 +24,7 @@ def apply_what_is_asked(messages: Sequence[Message]) -> str:
 
 @pytest.mark.slow
 def test_a_slow_product_is_made_fast_in_two_steps(get_evaluator: GetEvaluator) -> None:
-    env = SingleTurnEnv("core/level1/matmul", evaluator=get_evaluator("brisk"))
+    env = SingleTurnEnv("core/level1/matmul", evaluator=get_evaluator("verified brisk"))
     trajectory = Skills(ScriptedModel([apply_what_is_asked]), calls=3).run(env, "core/level1/matmul")
     sources = [read_kernel(f"matmul_c_{name}") for name in ("columns", "rows", "tiles")]
     assert [turn.code for turn in trajectory.turns] == sources
