@@ -1,0 +1,104 @@
+"""Stand-ins for PyTorch's largest headers in CUDA sources: what a source evidently needs of them, and no more.
+
+Each phase of nvcc parses every header again. The stand-ins for `torch/extension.h`, `torch/types.h`, `torch/all.h` and
+`ATen/ATen.h` include a part of what the real ones do, with the operators that the source names, and nothing that the
+real ones lack. A source that does not compile with them is compiled with the real ones, and what is said then counts;
+one that evidently needs those is not tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+
+_NEEDS_ALL = re.compile(
+    r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|\bTHP\w+|TORCH_LIBRARY|torch::(?:nn|optim|autograd|jit|data|indexing"
+    r"|serialize|python|cuda|fft|linalg|special|sparse|nested|Library|wrap_pybind_function|tensor)\b|requires_grad"
+    r"|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)|\bRegisterOperators\b|__has_include"
+)
+_NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
+_CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
+_OPEN_NAMESPACE = re.compile(r"using\s+namespace\s+(?:torch|at)\b|using\s+(?:torch|at)\s*::")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TENSORS = """#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/DeviceGuard.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ScalarOps.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
+#include <c10/util/Exception.h>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+"""
+_TYPES = """#pragma once
+#include <ATen/ATen.h>
+namespace torch {
+using namespace at;
+using std::nullopt;
+using std::optional;
+using Dtype = at::ScalarType;
+constexpr auto kUInt8 = at::kByte;
+constexpr auto kInt8 = at::kChar;
+constexpr auto kInt16 = at::kShort;
+constexpr auto kInt32 = at::kInt;
+constexpr auto kInt64 = at::kLong;
+constexpr auto kFloat16 = at::kHalf;
+constexpr auto kFloat32 = at::kFloat;
+constexpr auto kFloat64 = at::kDouble;
+constexpr auto kU8 = kUInt8;
+constexpr auto kI8 = kInt8;
+constexpr auto kI16 = kInt16;
+constexpr auto kI32 = kInt32;
+constexpr auto kI64 = kInt64;
+constexpr auto kF16 = kFloat16;
+constexpr auto kF32 = kFloat32;
+constexpr auto kF64 = kFloat64;
+} // namespace torch
+"""
+_ALIAS = "#pragma once\n#include <torch/types.h>\n"
+
+
+def slim_headers(source: str, include: str) -> dict[str, str] | None:
+    """Path -> text of the stand-ins for one CUDA source, in a folder of its own; None where it needs the real ones.
+
+    Args:
+        include: PyTorch's include folder.
+    """
+    code = _COMMENT.sub(" ", source)
+    if _NEEDS_ALL.search(code):
+        return None
+    names = set(_NAMED.findall(code))
+    if _OPEN_NAMESPACE.search(code):
+        names |= set(_CALLED.findall(code))
+    operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators(include)))
+    return {
+        "ATen/ATen.h": _TENSORS + operators,
+        "torch/types.h": _TYPES,
+        "torch/all.h": _ALIAS,
+        "torch/extension.h": _ALIAS,
+    }
+
+
+@functools.cache
+def _operators(include: str) -> frozenset[str]:
+    """Names with a header of their own."""
+    try:
+        return frozenset(name.removesuffix(".h") for name in os.listdir(os.path.join(include, "ATen", "ops")))
+    except OSError:
+        return frozenset()
