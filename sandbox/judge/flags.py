@@ -88,7 +88,7 @@ def _refused(kind: str, flags: Iterator[str]) -> Iterator[str]:
 
 def is_trusted(path: str) -> bool:
     """Whether it is an absolute path that exists, and at which nobody but root or the judge's user can put anything."""
-    if not path.startswith("/") or "\0" in path or not os.path.exists(path):
+    if not path.startswith("/") or "\0" in path or not os.path.exists(path) or os.stat(path).st_mode & stat.S_IWOTH:
         return False
     return all(_owned(parent) for spelling in {path, os.path.realpath(path)} for parent in _with_parents(spelling))
 

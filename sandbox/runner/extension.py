@@ -69,7 +69,7 @@ class Extensions(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self.take_over)  # type: ignore[arg-type]
+            spec.loader = _Loader(spec.loader, self.take_over)
         return spec
 
     def take_over(self, module: Any) -> None:
@@ -105,7 +105,7 @@ class Extensions(importlib.abc.MetaPathFinder):
             with open(descriptor, "rb") as file:
                 path = os.path.join(call["build_directory"], call["name"] + module.LIB_EXT)
                 _write(path, file.read())
-        return answer["built"] == "library"
+        return bool(answer["built"] == "library")
 
 
 class _Loader(importlib.abc.Loader):
@@ -197,7 +197,7 @@ def _parse(text: str) -> Message | None:
 
 
 def _read_sources(steps: list[tuple[str, str, str]], folder: str) -> list[Message] | None:
-    sources = []
+    sources: list[Message] = []
     for target, step, path in steps:
         try:
             with open(path, encoding="utf-8", newline="") as file:
