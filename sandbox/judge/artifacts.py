@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import stat
+from collections import Counter
 from typing import Literal
 
 Kind = Literal["object", "library", "headers", "failure"]
@@ -40,8 +41,8 @@ class Artifacts:
             raise PermissionError(f"{folder} must belong to uid {os.geteuid()} with mode 0700: remove it")
         self._folder = folder
         self._max_bytes = max_bytes
-        self.given_up: set[str] = set()
-        """Keys of what was tried once and need not be tried again."""
+        self.asked: Counter[str] = Counter()
+        """How often something was not there that is only worth making for many."""
         self._verified: set[str] = set()
         """Files whose hash was found right by this process."""
 

@@ -34,7 +34,7 @@ from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
 from .artifacts import Artifacts
 from .flags import is_trusted, refused
-from .slim import slim_headers
+from .slim import PRELUDE, prelude, slim_headers
 
 _SCHEMA = "1"
 _MOST_REQUESTS = 256
@@ -46,14 +46,15 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,99}")
 _FILE = re.compile(r"[A-Za-z0-9_][\w.+-]{0,99}\.(?:cpp|cc|cxx|c|cu|cuh)")
 _OBJECT = re.compile(r"[A-Za-z0-9_][\w.+-]{0,99}\.o")
 _TIMES = re.compile(r"__(?:DATE|TIME|TIMESTAMP)__")
-_FIRST_INCLUDE = re.compile(r"\s*#include <torch/extension\.h>")
 _PLAIN = re.compile(
     r"-O\w*|-fPIC|-std=[\w+]+|-D(?:TORCH|PYBIND11|_GLIBCXX)_\w+(?:=\w*)?|-march=native|-ffast-math|-fopenmp"
 )
 """Flags under which PyTorch's headers are worth precompiling: others come once."""
+_WORTH_HEADERS = 3
 _HEADERS_S = 90.0
 """What must be left of the time for building before headers are precompiled."""
 _LACKING = re.compile(r"out of memory|virtual memory exhausted|annot allocate|illed|bad_alloc")
+_MISSING = re.compile(r"[Nn]o such file|file not found|could not open|cannot open source")
 _PASSING = re.compile(
     r"No space|quota|size limit|too large|internal compiler error|temporarily|egmentation|cannot exec"
 )
@@ -170,7 +171,7 @@ class Builds:
         program = request.nvcc if source.cuda and request.nvcc is not None else request.cxx
         command = [program, *flags, "-c", source.name, "-o", source.object]
         commands, files = [command], {source.name: source.text}
-        slim = slim_headers(source.text, self._include) if source.cuda else None
+        slim = slim_headers(source.text, self._include, cuda=source.cuda)
         if slim is not None:
             commands = [[program, f"-I{folder}", *command[1:]], command]
             files |= {f"{folder}/{path}": text for path, text in slim.items()}
@@ -188,11 +189,12 @@ class Builds:
         files = {path: text for unit in missing for path, text in unit.files.items()}
         commands = [unit.commands for unit in missing]
         for index, unit in enumerate(missing):
-            if not unit.source.cuda and _FIRST_INCLUDE.match(unit.source.text):
+            if not unit.source.cuda and len(unit.commands) > 1:
                 headers = self._headers(request, deadline, stack)
                 if headers is not None:
-                    given["headers/torch/extension.h.gch"] = headers
-                    commands[index] = [[request.cxx, "-Iheaders", *unit.commands[0][1:]]]
+                    given[f"headers/{PRELUDE}.gch"] = headers
+                    slim, whole = unit.commands
+                    commands[index] = [[request.cxx, "-Iheaders", *slim[1:]], whole]
         link = [request.cxx, *(unit.source.object for unit in units), *request.ldflags, "-o", "library.so"]
         wanted = [*(unit.source.object for unit in missing), "library.so"]
         answer, results = self._session(files, given, commands, link, wanted, deadline, stack)
@@ -212,7 +214,7 @@ class Builds:
         if status == 0:
             self._artifacts.put(unit.key, "object", _elf(made))
             return
-        if "no such file" in text.lower():
+        if _MISSING.search(text):
             raise _Declined("the source includes a file that is not the system's")
         if status < 0 or _LACKING.search(text):
             raise ArmError("memory", "compiling needs more memory than is allowed", text)
@@ -224,22 +226,25 @@ class Builds:
         raise _Refused(text)
 
     def _headers(self, request: _Request, deadline: float, stack: contextlib.ExitStack) -> int | None:
-        """PyTorch's headers precompiled for these flags, by a builder that sees no source of a submission's."""
+        """Headers precompiled for these flags, by a builder that sees no source of a submission's.
+
+        They cost two compilations without them and save half of one: only who asks for a third time gets any.
+        """
         flags = [flag for flag in request.cflags if not flag.startswith("-DTORCH_EXTENSION_NAME=")]
         options = [flag for flag, before in zip(flags, ["", *flags], strict=False) if _is_option(flag, before)]
-        key = _key("headers", _identity(request.cxx), flags)
+        key = _key("headers", _identity(request.cxx), flags, prelude(cuda=False))
         if not all(_PLAIN.fullmatch(option) for option in options):
             return None
         if (kept := self._artifacts.open(key)) is not None:
             stack.callback(os.close, kept[1])
             return kept[1]
-        too_late = deadline - time.monotonic() < _HEADERS_S
-        if too_late or key in self._artifacts.given_up or not _is_gcc(request.cxx):
+        self._artifacts.asked[key] += 1
+        seldom = self._artifacts.asked[key] != _WORTH_HEADERS
+        if seldom or deadline - time.monotonic() < _HEADERS_S or not _is_gcc(request.cxx):
             return None
-        command = [request.cxx, *flags, "-x", "c++-header", "all.h", "-o", "all.h.gch"]
-        files = {"all.h": "#include <torch/extension.h>\n"}
+        command = [request.cxx, "-I.", *flags, "-x", "c++-header", "all.h", "-o", "all.h.gch"]
+        files = {PRELUDE: prelude(cuda=False), "all.h": f"#include <{PRELUDE}>\n"}
         answer, (made,) = self._session(files, {}, [[command]], None, ["all.h.gch"], deadline, stack)
-        self._artifacts.given_up.add(key)  # once is enough, even if they cannot be made or kept
         if answer["units"][0]["status"] != 0:
             return None
         self.facts["headers_precompiled"] += 1

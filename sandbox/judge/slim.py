@@ -1,9 +1,9 @@
-"""Stand-ins for PyTorch's largest headers in CUDA sources: what a source evidently needs of them, and no more.
+"""Stand-ins for PyTorch's largest headers: what a source evidently needs of them, and no more.
 
-Each phase of nvcc parses every header again. The stand-ins for `torch/extension.h`, `torch/types.h`, `torch/all.h` and
-`ATen/ATen.h` include a part of what the real ones do, with the operators that the source names, and nothing that the
-real ones lack. A source that does not compile with them is compiled with the real ones, and what is said then counts;
-one that evidently needs those is not tried.
+Each phase of nvcc parses every header again, and so does each C++ source. The stand-ins for `torch/extension.h`,
+`torch/types.h`, `torch/all.h` and `ATen/ATen.h` include a part of what the real ones do, with the operators that the
+source names, and nothing that the real ones lack. A source that does not compile with them is compiled with the real
+ones, and what is said then counts; one that evidently needs those is not tried.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import functools
 import os
 import re
 
+_INCLUDED = re.compile(r"#\s*include\s*[<\"](?:torch/(?:extension|types|all)|ATen/ATen)\.h[>\"]")
 _NEEDS_ALL = re.compile(
-    r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|\bTHP\w+|TORCH_LIBRARY|torch::(?:nn|optim|autograd|jit|data|indexing"
-    r"|serialize|python|cuda|fft|linalg|special|sparse|nested|Library|wrap_pybind_function|tensor)\b|requires_grad"
-    r"|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)|\bRegisterOperators\b|__has_include"
+    r"\bTHP\w+|TORCH_LIBRARY|torch::(?:nn|optim|autograd|jit|data|indexing|serialize|python|cuda|fft|linalg|special"
+    r"|sparse|nested|Library|tensor)\b|requires_grad|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)"
+    r"|\bRegisterOperators\b|__has_include"
 )
+_NEEDS_PYTHON = re.compile(r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|wrap_pybind_function")
 _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
 _OPEN_NAMESPACE = re.compile(r"using\s+namespace\s+(?:torch|at)\b|using\s+(?:torch|at)\s*::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_TENSORS = """#pragma once
-#include <ATen/core/Tensor.h>
+_TENSORS = """#include <ATen/core/Tensor.h>
 #include <ATen/DeviceGuard.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -46,9 +47,7 @@ _TENSORS = """#pragma once
 #include <unordered_map>
 #include <vector>
 """
-_TYPES = """#pragma once
-#include <ATen/ATen.h>
-namespace torch {
+_TYPES = """namespace torch {
 using namespace at;
 using std::nullopt;
 using std::optional;
@@ -71,28 +70,48 @@ constexpr auto kF32 = kFloat32;
 constexpr auto kF64 = kFloat64;
 } // namespace torch
 """
-_ALIAS = "#pragma once\n#include <torch/types.h>\n"
+_PYTHON = """#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+"""
+_ALIAS = "#include <kbenv/prelude.h>\n#include <kbenv/operators.h>\n"
+PRELUDE = "kbenv/prelude.h"
+"""The stand-in that is the same for all sources of one language."""
 
 
-def slim_headers(source: str, include: str) -> dict[str, str] | None:
-    """Path -> text of the stand-ins for one CUDA source, in a folder of its own; None where it needs the real ones.
+def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | None:
+    """Path -> text of the stand-ins for one source, in a folder of its own; None where it needs the real ones.
 
     Args:
         include: PyTorch's include folder.
+        cuda: whether nvcc compiles it: then bindings to Python, which it should be spared, need the real ones.
     """
     code = _COMMENT.sub(" ", source)
-    if _NEEDS_ALL.search(code):
+    if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or (cuda and _NEEDS_PYTHON.search(code)):
         return None
     names = set(_NAMED.findall(code))
     if _OPEN_NAMESPACE.search(code):
         names |= set(_CALLED.findall(code))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators(include)))
     return {
-        "ATen/ATen.h": _TENSORS + operators,
-        "torch/types.h": _TYPES,
+        PRELUDE: prelude(cuda=cuda),
+        "kbenv/tensors.h": _guarded("KBENV_TENSORS", _TENSORS),
+        "kbenv/operators.h": operators,
+        "ATen/ATen.h": "#include <kbenv/tensors.h>\n#include <kbenv/operators.h>\n",
+        "torch/types.h": _ALIAS,
         "torch/all.h": _ALIAS,
         "torch/extension.h": _ALIAS,
     }
+
+
+def prelude(*, cuda: bool) -> str:
+    """The text of `PRELUDE`; it needs nothing but PyTorch's own headers."""
+    tensors = _guarded("KBENV_TENSORS", _TENSORS)
+    return _guarded("KBENV_PRELUDE", tensors + _TYPES + ("" if cuda else _PYTHON))
+
+
+def _guarded(name: str, text: str) -> str:
+    """Not by `#pragma once`, which tells files apart by their age, too: a precompiled one is older."""
+    return f"#ifndef {name}\n#define {name}\n{text}#endif\n"
 
 
 @functools.cache

@@ -45,7 +45,7 @@ _COMMANDS = {
 """Of the rules that PyTorch writes for ninja."""
 _VARIABLES = {"cxx", "nvcc", "cflags", "cuda_cflags", "ldflags"}
 _EMPTY_VARIABLES = {"post_cflags", "cuda_post_cflags", "cuda_dlink_post_cflags", "sycl_dlink_post_cflags"}
-_LITERAL = re.compile(r'"([^"\n\\]{1,255})"')
+_PATH = re.compile(r"[^\n\\]{1,255}")
 
 
 class Extensions(importlib.abc.MetaPathFinder):
@@ -213,7 +213,8 @@ def _read_sources(steps: list[tuple[str, str, str]], folder: str) -> list[Messag
 
 def _names_a_file(text: str, folders: set[str]) -> bool:
     """Whether something in quotes is a file here, which nobody else could read: a header, data to be embedded."""
-    return any(os.path.isfile(os.path.join(folder, name)) for name in _LITERAL.findall(text) for folder in folders)
+    quoted = {part for part in re.split(r'\\?"', text)[1:-1] if _PATH.fullmatch(part)}  # between any two quotes
+    return any(os.path.isfile(os.path.join(folder, name)) for name in quoted for folder in folders)
 
 
 def _refuse(name: str, text: str, *, verbose: bool) -> None:
