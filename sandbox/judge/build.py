@@ -193,6 +193,7 @@ class Builds:
                 headers = self._headers(request, deadline, stack)
                 if headers is not None:
                     given[f"headers/{PRELUDE}.gch"] = headers
+                    files[f"headers/{PRELUDE}"] = prelude(cuda=False)  # when it is included again
                     slim, whole = unit.commands
                     commands[index] = [[request.cxx, "-Iheaders", *slim[1:]], whole]
         link = [request.cxx, *(unit.source.object for unit in units), *request.ldflags, "-o", "library.so"]
