@@ -219,7 +219,7 @@ class Builds:
             raise _Declined("the source includes a file that is not the system's")
         if status < 0 or _LACKING.search(text):
             raise ArmError("memory", "compiling needs more memory than is allowed", text)
-        text = f"FAILED: {' '.join(unit.commands[-1])}\n{text}"
+        text = f"{text.rstrip()}\nFAILED: {' '.join(unit.commands[-1])}\n"
         if "error" in text and not _PASSING.search(text):
             with _memory_file() as file:
                 os.write(file, text.encode())

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 _WORD = r"[\w+.-]+"
+_PTXAS = r"[\w+.=-]+(?:,[\w+.=-]+)*"
 _COMMON = re.compile(
     rf"-O(?:[0-3sgz]|fast)?|-g[0-3]?|-w|-pthread|-fopenmp|-fPIC|-fpic|-D\w+(?:=[\w+.:/-]*)?|-U\w+"
     rf"|-std=(?:c|gnu)\+\+\w+|-W(?![lap],)[\w+=-]*|-m[\w.-]+(?:={_WORD})?|-pedantic"
@@ -29,14 +30,14 @@ _F_FLAG = re.compile(
 _NVCC = re.compile(
     rf"-{{1,2}}use_fast_math|-lineinfo|--generate-line-info|--expt-relaxed-constexpr|--expt-extended-lambda"
     rf"|--extended-lambda|-extended-lambda|-{{1,2}}(?:ftz|prec-div|prec-sqrt|fmad)=(?:true|false)"
-    rf"|-{{1,2}}maxrregcount=\d+|-{{1,2}}default-stream=[\w-]+|-t=?\d+|--threads=?\d+|-G|--resource-usage|-Xptxas="
-    rf"{_WORD}(?:,{_WORD})*|--ptxas-options={_WORD}(?:,{_WORD})*|-{{1,2}}diag-(?:suppress|error|warn)=[\w,]+"
+    rf"|-{{1,2}}maxrregcount=\d+|-{{1,2}}default-stream=[\w-]+|-t=?\d+|--threads=?\d+|-G|--resource-usage"
+    rf"|-Xptxas={_PTXAS}|--ptxas-options={_PTXAS}|-{{1,2}}diag-(?:suppress|error|warn)=[\w,]+"
     rf"|-{{1,2}}extra-device-vectorization|-{{1,2}}restrict|--std=(?:c|gnu)\+\+\w+|-src-in-ptx"
     rf"|-arch=(?:sm|compute)_\w+|--gpu-architecture=(?:sm|compute)_\w+|-code=(?:sm|compute)_[\w,]+"
     rf"|-{{1,2}}(?:gencode|generate-code)=?(?:arch=compute_\w+,code=(?:\w+|\[[\w,]+\]))"
 )
 _NVCC_WITH_VALUE = {
-    "-Xptxas": rf"{_WORD}(?:,{_WORD})*", "--ptxas-options": rf"{_WORD}(?:,{_WORD})*",
+    "-Xptxas": _PTXAS, "--ptxas-options": _PTXAS,
     "-gencode": r"arch=compute_\w+,code=(?:\w+|\[[\w,]+\])", "--generate-code": r"arch=compute_\w+,code=\w+",
     "-arch": r"(?:sm|compute)_\w+", "--gpu-architecture": r"(?:sm|compute)_\w+", "--default-stream": r"[\w-]+",
     "-maxrregcount": r"\d+", "--maxrregcount": r"\d+", "-std": r"(?:c|gnu)\+\+\w+", "--threads": r"\d+", "-t": r"\d+",

@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 _SIGNATURE = re.compile(r"\s*(?P<name>[\w:]+(?:\s*<[^()]*>)?)\s*\((?P<parameters>[^()]*)\)\s*;?\s*")
-_PARAMETER = re.compile(r"(?P<type>.+?)(?P<star>\*?)\s*(?:__restrict__\s*)?(?P<name>[A-Za-z_]\w*)?")
+_QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|restrict)\b")
+_PARAMETER = re.compile(r"(?P<type>[\w: ]+?)\s*(?P<star>\*?)\s*(?P<name>\b[A-Za-z_]\w*)?")
 _SCALARS: dict[str, Any] = {
     "bool": ctypes.c_bool, "char": ctypes.c_int8, "int8_t": ctypes.c_int8, "signed char": ctypes.c_int8,
     "unsigned char": ctypes.c_uint8, "uint8_t": ctypes.c_uint8, "short": ctypes.c_int16, "int16_t": ctypes.c_int16,
@@ -108,7 +109,6 @@ def compile(source: str, signature: str, options: Sequence[str] = ()) -> Kernel:
     from cuda.bindings import driver
 
     name, parameters = read_signature(signature)
-    torch.cuda.init()
     torch.cuda.current_stream().synchronize()  # PyTorch's context is current now
     image, lowered = _compile(source, name, tuple(options), torch.cuda.get_device_capability())
     module = _check(driver.cuModuleLoadData(image))
@@ -122,7 +122,7 @@ def read_signature(signature: str) -> tuple[str, list[tuple[str, bool]]]:
         raise ValueError(f'a signature is "name(type parameter, ...)"; found {signature!r}')
     parameters = []
     for text in filter(str.strip, match["parameters"].split(",")):
-        parts = _PARAMETER.fullmatch(re.sub(r"\bconst\b|\bvolatile\b", " ", text).strip())
+        parts = _PARAMETER.fullmatch(_QUALIFIER.sub(" ", text).strip())
         kind = " ".join(parts["type"].split()) if parts is not None else ""
         pointer = parts is not None and parts["star"] == "*"
         if parts is not None and not pointer and parts["name"] and f"{kind} {parts['name']}" in _SCALARS:
@@ -140,12 +140,9 @@ def _compile(source: str, name: str, options: tuple[str, ...], capability: tuple
 
     program = _check(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
     _check(nvrtc.nvrtcAddNameExpression(program, name.encode()))
-    given = [
-        f"--gpu-architecture=sm_{capability[0]}{capability[1]}",
-        "--std=c++17",
-        "--device-as-default-execution-space",
-    ]
-    given = [option.encode() for option in (*given, *(f"-I{folder}" for folder in _include_folders()), *options)]
+    target = f"--gpu-architecture=sm_{capability[0]}{capability[1]}"
+    words = [target, "--std=c++17", *(f"-I{folder}" for folder in _include_folders()), *options]
+    given = [word.encode() for word in words]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
     if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * _check(nvrtc.nvrtcGetProgramLogSize(program))
