@@ -14,23 +14,26 @@ from kbenv.protocol import Limits
 ROOT = Path(__file__).resolve().parent.parent
 UID = 59990
 """Of builders here: of no judge's jobs."""
+_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX")
 _SERVER = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 import torch
+from kbenv.sandbox.judge import build
 from kbenv.sandbox.judge.arm import ArmError
 from kbenv.sandbox.judge.artifacts import Artifacts
-from kbenv.sandbox.judge.build import Builds
 from kbenv.sandbox.zygote import Zygote
 
 spec = json.loads(sys.argv[2])
+if not spec["slim"]:
+    build.slim_headers = lambda *_, **__: None
 with Zygote.start(spec["root"], contained=False) as zygote:
     print("{}", flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         left = []
         artifacts = Artifacts(spec["artifacts"], spec["max_bytes"])
-        builds = Builds(zygote, artifacts, asked["limits"], spec["uid"], left.append)
+        builds = build.Builds(zygote, artifacts, asked["limits"], spec["uid"], left.append)
         try:
             reply, descriptors = builds.answer(asked["request"], asked["timeout_s"])
             for descriptor in descriptors:
@@ -43,18 +46,24 @@ with Zygote.start(spec["root"], contained=False) as zygote:
 
 
 class BuildServer:
-    """A context manager. `tools` is a folder in front of PATH."""
+    """A context manager.
 
-    def __init__(self, folder: Path, *, tools: Path | None = None, max_bytes: int = 1 << 30) -> None:
+    Args:
+        tools: a folder in front of PATH.
+        slim: whether sources may get stand-ins for PyTorch's headers.
+    """
+
+    def __init__(self, folder: Path, *, tools: Path | None = None, max_bytes: int = 1 << 30, slim: bool = True) -> None:
         self.artifacts = folder / "artifacts"
         root = folder / "root"
         root.mkdir(mode=0o711)
-        spec = {"root": str(root), "artifacts": str(self.artifacts), "max_bytes": max_bytes, "uid": UID}
+        spec = {"root": str(root), "artifacts": str(self.artifacts), "max_bytes": max_bytes, "uid": UID, "slim": slim}
         path = os.pathsep.join([*([str(tools)] if tools else []), os.environ["PATH"]])
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SERVER, str(ROOT), json.dumps(spec)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
-            env={"PATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"},
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+            | {"PATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"},
         )  # fmt: skip
 
     def __enter__(self) -> Self:
