@@ -27,7 +27,6 @@ from ..layout import Arena
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import ArmError
-from .artifacts import Artifacts
 from .calibration import ILL_CONDITIONED
 from .compare import CHUNK_ELEMENTS
 from .faults import InfrastructureFault
@@ -50,10 +49,9 @@ class Audit(Job):
     """The audit of `spec`'s problem; runs once. `limits.job_s` ends it early: what was left out is in `skipped`."""
 
     def __init__(
-        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None],
-        artifacts: Artifacts | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(spec, zygote, uids, report, artifacts)
+        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
+    ) -> None:
+        super().__init__(spec, zygote, uids, report)
         self.seeds = fixed_seeds(self.protocol)
         self._redrawing = False
         self._peak_bytes = 0

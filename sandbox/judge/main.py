@@ -121,8 +121,9 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
         if kind == "describe":
             return {}, True
         job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
-            spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}), artifacts
-        )
+            spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}),
+            *([artifacts] if kind == "job" else []),
+        )  # fmt: skip
         result = job.run()
         return result, job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
 
