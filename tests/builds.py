@@ -34,8 +34,10 @@ with Zygote.start(spec["root"], contained=False) as zygote:
         left = []
         artifacts = Artifacts(spec["artifacts"], spec["max_bytes"])
         builds = build.Builds(zygote, artifacts, asked["limits"], spec["uid"], left.append)
+        if asked["closed"]:
+            builds.close()
         try:
-            reply, descriptors = builds.answer(asked["request"], asked["timeout_s"])
+            reply, descriptors = builds.answer(asked["request"], asked["timeout_s"], lambda: None)
             for descriptor in descriptors:
                 reply["library"] = os.pread(descriptor, 1 << 30, 0).hex()
                 os.close(descriptor)
@@ -75,9 +77,10 @@ class BuildServer:
         self._process.stdin.close()
         self._process.wait(timeout=60.0)
 
-    def ask(self, request: Any, *, timeout_s: float = 60.0, **limits: Any) -> dict[str, Any]:
+    def ask(self, request: Any, *, timeout_s: float = 60.0, closed: bool = False, **limits: Any) -> dict[str, Any]:
         """The reply, with the facts of this one build and, as "library", the library's bytes."""
-        asked = {"request": request, "timeout_s": timeout_s, "limits": Limits(**limits).model_dump(mode="json")}
+        asked = {"request": request, "timeout_s": timeout_s, "closed": closed,
+                 "limits": Limits(**limits).model_dump(mode="json")}  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()

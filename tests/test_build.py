@@ -140,6 +140,13 @@ def test_a_source_that_asks_for_the_time_is_not_kept(server):
     assert server.ask(request('const char *when = __TIME__;\n'))["built"] == "declined"  # fmt: skip
 
 
+def test_once_hidden_inputs_may_be_known_nothing_new_is_kept_nor_found(server):
+    source = request(ADD + "// what is kept could tell the next job something\n")
+    assert server.ask(source, closed=True)["built"] == "declined"
+    assert server.ask(source)["facts"]["from_cache"] == 0
+    assert server.ask(source, closed=True)["built"] == "declined"  # another job's
+
+
 # -- what a builder may do --------------------------------------------------------------------------------------------
 
 

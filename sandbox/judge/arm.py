@@ -73,8 +73,10 @@ class Arm:
         self._ended: tuple[int, bool] | None = None
         self._paused: set[int] = set()
         self._ran_ns = 0
-        self.build: Callable[[Any, float], tuple[Message, list[int]]] | None = None
-        """What answers a request to build within a time; None: the runner shall build for itself."""
+        self.build: Callable[[Any, float, Callable[[], None]], tuple[Message, list[int]]] | None = None
+        """What answers a request to build within a time, with an eye on this arm; None: the runner builds itself."""
+        self.watch: Callable[[], None] = lambda: None
+        """What else to look at now and then while an answer is awaited."""
         try:
             self.receive(setting.start_s)
         except BaseException:
@@ -125,7 +127,8 @@ class Arm:
                     continue
                 break
             except DeadlineError:
-                self._check_host_memory()
+                self.check_host_memory()
+                self.watch()
                 if time.monotonic() >= deadline:
                     raise ArmError("timeout", f"no answer within {timeout_s:.4g} s") from None
             except ClosedError:
@@ -141,7 +144,11 @@ class Arm:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise ArmError("timeout", "no answer in time")
-        reply, descriptors = ({"built": "declined"}, []) if self.build is None else self.build(request, remaining)
+        self.check_host_memory()  # which one that keeps asking would never see
+        reply: Message = {"built": "declined"}
+        descriptors: list[int] = []
+        if self.build is not None:
+            reply, descriptors = self.build(request, remaining, self.check_host_memory)
         try:
             self._channel.send(reply, descriptors, timeout_s=max(0.0, deadline - time.monotonic()))
         finally:
@@ -247,7 +254,8 @@ class Arm:
             files.pop((kept.st_dev, kept.st_ino), None)
         return sum(files.values())
 
-    def _check_host_memory(self) -> None:
+    def check_host_memory(self) -> None:
+        """Raises ArmError when the runner holds more memory than it may, and ends it."""
         resident = self.resident_bytes()
         if resident is not None and resident > self._setting.host_memory_bytes:
             resident = self._proportional_bytes()  # pages that forked processes share were counted once for each

@@ -116,14 +116,28 @@ class Builds:
         self._setting = Setting("cpu", 1, limits)  # whatever the device: a compiler needs none
         self._uid = uid
         self._on_left = on_left
+        self._closed = False
+        self._watch: Callable[[], None] = lambda: None
+        self._given: set[str] = set()
+        """Keys of libraries that this job got."""
         self._include = os.path.join(os.path.dirname(torch.__file__), "include")
         self.facts: Message = {
             "requested": 0, "from_cache": 0, "compiled": 0, "slim": 0, "slim_failed": 0, "headers_precompiled": 0,
             "declined": [], "seconds": 0.0,
         }  # fmt: skip
 
-    def answer(self, request: Any, timeout_s: float) -> tuple[Message, list[int]]:
+    def close(self) -> None:
+        """From now on there is nothing but what this job got already.
+
+        A submission that has seen hidden inputs could tell the next one about them by what is kept.
+        """
+        self._closed = True
+
+    def answer(self, request: Any, timeout_s: float, watch: Callable[[], None]) -> tuple[Message, list[int]]:
         """The reply to a runner, and descriptors to go with it (the caller's).
+
+        Args:
+            watch: called now and then while a builder works; what it raises ends that.
 
         Raises ArmError "timeout" or "memory" when the build used more than a submission may.
         """
@@ -132,6 +146,7 @@ class Builds:
         try:
             if self.facts["requested"] > _MOST_REQUESTS:
                 raise _Declined(f"more than {_MOST_REQUESTS} builds in one job")
+            self._watch = watch
             return {"built": "library"}, [self._build(_read(request), started + timeout_s)]
         except _Refused as e:
             return {"built": "refused", "text": str(e)}, []
@@ -147,7 +162,10 @@ class Builds:
         units = [self._plan(request, source, f"slim-{n}") for n, source in enumerate(request.sources)]
         compiler = _identity(request.cxx)
         library = _key("library", compiler, request.name, request.ldflags, [unit.key for unit in units])
+        if self._closed and library not in self._given:
+            raise _Declined("it was asked for after the hidden checks began")
         with contextlib.ExitStack() as stack:
+            self._given.add(library)
             if (kept := self._open(library, stack)) is not None:
                 self.facts["from_cache"] += 1
                 return _sealed(kept)
@@ -262,6 +280,7 @@ class Builds:
         scratch = self._zygote.new_scratch("builder", self._uid, self._limits["scratch_bytes"])
         try:
             with Arm(self._zygote, "builder", self._setting, self._uid, scratch) as arm:
+                arm.watch = self._watch
                 answer = arm.ask(
                     "compile", timeout_s=max(0.0, remaining),
                     descriptors=[os.dup(descriptor) for descriptor in [*given.values(), *results]],

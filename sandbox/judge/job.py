@@ -463,6 +463,8 @@ class Job:
 
     def hidden_trials(self) -> None:
         self._hidden_began = True
+        if self._builds is not None:
+            self._builds.close()
         for hidden, seed in zip(self.protocol["hidden_inputs"], self.seeds.hidden, strict=True):
             factor = hidden["factor"]
             draw = partial(self.prepare, [seed], factor=factor)

@@ -1,8 +1,8 @@
 """Stand-ins for PyTorch's largest headers: what a source evidently needs of them, and no more.
 
 Each phase of nvcc parses every header again, and so does each C++ source. The stand-ins for `torch/extension.h`,
-`torch/types.h`, `torch/all.h` and `ATen/ATen.h` include a part of what the real ones do, with the operators that the
-source names, and nothing that the real ones lack. A source that does not compile with them is compiled with the real
+`torch/types.h`, `torch/all.h`, `ATen/ATen.h` and `ATen/cuda/CUDAContext.h` include a part of what the real ones do, with
+the operators that the source names, and nothing that the real ones lack. A source that does not compile with them is compiled with the real
 ones, and what is said then counts; one that evidently needs those is not tried.
 """
 
@@ -73,6 +73,12 @@ constexpr auto kF64 = kFloat64;
 _PYTHON = """#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 """
+_CUDA_CONTEXT = """#pragma once
+#include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/Exceptions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Logging.h>
+"""
 _ALIAS = "#include <kbenv/prelude.h>\n#include <kbenv/operators.h>\n"
 PRELUDE = "kbenv/prelude.h"
 """The stand-in that is the same for all sources of one language."""
@@ -92,7 +98,8 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     if _OPEN_NAMESPACE.search(code):
         names |= set(_CALLED.findall(code))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators(include)))
-    return {
+    context = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda else {}
+    return context | {
         PRELUDE: prelude(cuda=cuda),
         "kbenv/tensors.h": _guarded("KBENV_TENSORS", _TENSORS),
         "kbenv/operators.h": operators,
