@@ -106,3 +106,10 @@ def test_a_folder_counts_where_nobody_else_can_write(tmp_path):
     mine.chmod(0o777)
     (mine / "below").mkdir()
     assert not is_trusted(str(mine / "below"))
+
+
+def test_cudas_context_is_slim_unless_it_is_asked_for():
+    context = "ATen/cuda/CUDAContext.h"
+    assert context in (slim(PLAIN) or {})
+    assert context not in (slim(PLAIN + "AT_CUDA_CHECK(cudaGetLastError());") or {"": context})
+    assert context not in (slim(PLAIN, cuda=False) or {"": context})

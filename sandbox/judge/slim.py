@@ -2,8 +2,8 @@
 
 Each phase of nvcc parses every header again, and so does each C++ source. The stand-ins for `torch/extension.h`,
 `torch/types.h`, `torch/all.h`, `ATen/ATen.h` and `ATen/cuda/CUDAContext.h` include a part of what the real ones do, with
-the operators that the source names, and nothing that the real ones lack. A source that does not compile with them is compiled with the real
-ones, and what is said then counts; one that evidently needs those is not tried.
+the operators that the source names, and nothing that the real ones lack. A source that does not compile with them is
+compiled with the real ones, and what is said then counts; one that evidently needs those is not tried.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _NEEDS_ALL = re.compile(
     r"|\bRegisterOperators\b|__has_include"
 )
 _NEEDS_PYTHON = re.compile(r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|wrap_pybind_function")
+_NEEDS_CONTEXT = re.compile(r"\bAT_CU|\bTORCH_CU|\bglobalContext\b|Generator\b")
 _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
 _OPEN_NAMESPACE = re.compile(r"using\s+namespace\s+(?:torch|at)\b|using\s+(?:torch|at)\s*::")
@@ -75,7 +76,7 @@ _PYTHON = """#include <torch/csrc/Exceptions.h>
 """
 _CUDA_CONTEXT = """#pragma once
 #include <ATen/cuda/CUDAContextLight.h>
-#include <ATen/cuda/Exceptions.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Logging.h>
 """
@@ -98,7 +99,7 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     if _OPEN_NAMESPACE.search(code):
         names |= set(_CALLED.findall(code))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators(include)))
-    context = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda else {}
+    context = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
     return context | {
         PRELUDE: prelude(cuda=cuda),
         "kbenv/tensors.h": _guarded("KBENV_TENSORS", _TENSORS),
