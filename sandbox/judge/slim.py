@@ -1,9 +1,9 @@
 """Stand-ins for PyTorch's largest headers: what a source evidently needs of them, and no more.
 
 Each phase of nvcc parses every header again, and so does each C++ source. The stand-ins for `torch/extension.h`,
-`torch/types.h`, `torch/all.h`, `ATen/ATen.h` and `ATen/cuda/CUDAContext.h` include a part of what the real ones do, with
-the operators that the source names, and nothing that the real ones lack. A source that does not compile with them is
-compiled with the real ones, and what is said then counts; one that evidently needs those is not tried.
+`torch/types.h`, `torch/all.h`, `ATen/ATen.h` and `ATen/cuda/CUDAContext.h` include a part of what the real ones do,
+with the operators that the source names, and nothing that the real ones lack. A source that does not compile with them
+is compiled with the real ones, and what is said then counts; one that evidently needs those is not tried.
 """
 
 from __future__ import annotations
