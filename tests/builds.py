@@ -39,8 +39,8 @@ with Zygote.start(spec["root"], contained=False) as zygote:
         try:
             reply, descriptors = builds.answer(asked["request"], asked["timeout_s"], lambda: None)
             for descriptor in descriptors:
-                reply["library"] = os.pread(descriptor, 1 << 30, 0).hex()
-                os.close(descriptor)
+                with open(descriptor, "rb") as file:
+                    reply["library"] = file.read().hex()
         except ArmError as e:
             reply = {"error": e.kind, "message": e.message}
         print(json.dumps(reply | {"facts": builds.facts, "left": left}), flush=True)

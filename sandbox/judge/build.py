@@ -445,5 +445,6 @@ def _sealed(source: int) -> int:
     copy = os.memfd_create("kbenv-library", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with open(os.dup(copy), "wb") as file:
         file.write(_contents(source))
+    os.lseek(copy, 0, os.SEEK_SET)  # who gets it shares the position
     fcntl.fcntl(copy, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     return copy
