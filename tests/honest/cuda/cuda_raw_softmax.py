@@ -1,4 +1,4 @@
-"""A raw CUDA kernel through `cuda_raw`: a template over the size of a block, one for each row, dynamic shared memory."""
+"""A raw CUDA kernel through `cuda_raw`: a template over the block, one block for a row, dynamic shared memory."""
 
 import cuda_raw
 import torch
