@@ -255,3 +255,14 @@ def test_another_version_of_a_compiler_is_another_key(tmp_path):
             found.append(server.ask(asked)["facts"]["compiled"])
         shutil.rmtree(tmp_path / "root")
     assert found == [2, 1]
+
+
+def test_words_of_a_source_are_not_taken_for_those_of_a_compiler(server):
+    reply = server.ask(request("#error cc1plus: out of memory, Killed, virtual memory exhausted, fulfilled\n"))
+    assert reply["built"] == "refused"
+
+
+def test_what_compiled_is_kept_though_another_source_did_not(server):
+    good = 'extern "C" int good() { return 1; }\n'
+    server.ask(request("broken broken;\n", good))
+    assert server.ask(request('extern "C" int fixed() { return 1; }\n', good))["facts"]["compiled"] == 1

@@ -51,9 +51,15 @@ _PLAIN = re.compile(
 )
 """Flags under which PyTorch's headers are worth precompiling: others come once."""
 _WORTH_HEADERS = 3
-_HEADERS_S = 90.0
-"""What must be left of the time for building before headers are precompiled."""
-_LACKING = re.compile(r"out of memory|virtual memory exhausted|annot allocate|illed|bad_alloc")
+_HEADERS_S, _LEFT_S = 60.0, 150.0
+"""How long precompiling headers may take, and what must be left of the time for building before it starts."""
+_COMPILERS = r"(?:[\w./+-]*/)?(?:cc1(?:plus)?|c\+\+|g\+\+|as|ld|collect2|cudafe\+\+|cicc|ptxas|nvcc)(?::| error| fatal)"
+_LACKING = re.compile(
+    rf"^(?:{_COMPILERS}[^\n]*(?:out of memory|memory exhausted|annot allocate|Killed|[Ss]ignal 9\b|bad_alloc)"
+    r"|virtual memory exhausted)",
+    re.MULTILINE,
+)
+"""Said by a program of the compiler's: in a source the same words mean nothing."""
 _MISSING = re.compile(r"[Nn]o such file|file not found|could not open|cannot open source")
 _PASSING = re.compile(
     r"No space|quota|size limit|too large|internal compiler error|temporarily|egmentation|cannot exec"
@@ -169,6 +175,8 @@ class Builds:
             if (kept := self._open(library, stack)) is not None:
                 self.facts["from_cache"] += 1
                 return _sealed(kept)
+            if self._closed:
+                raise _Declined("it is not kept any more")
             objects = {unit.key: self._open(unit.key, stack) for unit in units}
             return _sealed(self._compile(request, library, units, objects, deadline, stack))
 
@@ -217,8 +225,9 @@ class Builds:
         link = [request.cxx, *(unit.source.object for unit in units), *request.ldflags, "-o", "library.so"]
         wanted = [*(unit.source.object for unit in missing), "library.so"]
         answer, results = self._session(files, given, commands, link, wanted, deadline, stack)
-        for unit, result, made in zip(missing, answer["units"], results, strict=False):
-            self._keep(unit, result, made)
+        compiled = list(zip(missing, answer["units"], results, strict=False))
+        for unit, result, made in sorted(compiled, key=lambda item: item[1]["status"] != 0):
+            self._keep(unit, result, made)  # what went well first: a refusal is the end
         if answer["link"] is None or answer["link"]["status"] != 0:
             raise _Declined("the linker failed")
         self._artifacts.put(library, "library", _elf(results[-1]))
@@ -259,11 +268,15 @@ class Builds:
             return kept[1]
         self._artifacts.asked[key] += 1
         seldom = self._artifacts.asked[key] != _WORTH_HEADERS
-        if seldom or deadline - time.monotonic() < _HEADERS_S or not _is_gcc(request.cxx):
+        if seldom or deadline - time.monotonic() < _LEFT_S or not _is_gcc(request.cxx):
             return None
         command = [request.cxx, "-I.", *flags, "-x", "c++-header", "all.h", "-o", "all.h.gch"]
         files = {PRELUDE: prelude(cuda=False), "all.h": f"#include <{PRELUDE}>\n"}
-        answer, (made,) = self._session(files, {}, [[command]], None, ["all.h.gch"], deadline, stack)
+        try:
+            deadline = time.monotonic() + _HEADERS_S
+            answer, (made,) = self._session(files, {}, [[command]], None, ["all.h.gch"], deadline, stack)
+        except (ArmError, _Declined):  # not the submission's doing: it is built without
+            return None
         if answer["units"][0]["status"] != 0:
             return None
         self.facts["headers_precompiled"] += 1
