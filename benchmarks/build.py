@@ -182,6 +182,7 @@ def render(outcomes: Sequence[Outcome], sources: int, *, times: bool) -> str:
     lines += [f"- {outcome.name}: {outcome.slim} with stand-ins, {outcome.full} without" for outcome in differ]
     if not times:
         return "\n".join(lines)
+    lines += [""] if differ else []
     lines += ["| source | stand-ins | cold | warm | changed | cold, whole headers | changed, whole headers |",
               "|---|---|---|---|---|---|---|"]  # fmt: skip
     for outcome in outcomes:
