@@ -28,11 +28,11 @@ spec = json.loads(sys.argv[2])
 if not spec["slim"]:
     build.slim_headers = lambda *_, **__: None
 with Zygote.start(spec["root"], contained=False) as zygote:
+    artifacts = Artifacts(spec["artifacts"], spec["max_bytes"])
     print("{}", flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         left = []
-        artifacts = Artifacts(spec["artifacts"], spec["max_bytes"])
         builds = build.Builds(zygote, artifacts, asked["limits"], spec["uid"], left.append)
         if asked["closed"]:
             builds.close()
