@@ -88,7 +88,7 @@ def test_the_least_recently_used_go_first(artifacts):
 
 
 def test_what_is_too_large_is_not_kept(artifacts):
-    put(artifacts, KEYS[0], b"x" * 1001)
+    put(artifacts, KEYS[0], b"x" * 2001)
     assert get(artifacts, KEYS[0]) is None
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import sysconfig
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.builds import BuildServer, request
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder has a user of its own")
 
+BINDING = """#include <torch/extension.h>
+torch::Tensor relu(torch::Tensor x) { return torch::clamp_min(x, 0); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("relu", torch::wrap_pybind_function(relu), "relu"); }
+"""
 ADD = 'extern "C" int add(int a, int b) { return a + b; }\n'
 FAKE_NVCC = """#!/bin/sh
 case "$1" in --version) echo "fake nvcc 1"; exit 0;; esac
@@ -203,6 +210,26 @@ def assert_healthy(server: BuildServer) -> None:
     reply = server.ask(request(ADD + f"// {os.urandom(8).hex()}\n"))
     assert reply["built"] == "library"
     assert reply["left"] == []
+
+
+@pytest.mark.slow
+def test_from_the_third_binding_on_headers_come_precompiled(tmp_path):
+    include = Path(torch.__file__).parent / "include"
+    folders = [include, include / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include")]
+    flags = ["-DTORCH_EXTENSION_NAME=kernels", "-DTORCH_API_INCLUDE_EXTENSION_H", "-fPIC", "-std=c++20"]
+    flags += [word for folder in folders for word in ("-isystem", str(folder))]
+    tmp_path.chmod(0o755)
+    found, seconds = [], []
+    with BuildServer(tmp_path, max_bytes=4 << 30) as server:
+        for number in range(4):
+            text = f"#include <torch/extension.h>\n{BINDING}// {number}\n"
+            started = time.perf_counter()
+            reply = server.ask(request(text, cflags=flags), timeout_s=400.0)
+            seconds.append(time.perf_counter() - started)
+            assert reply["built"] == "library", reply
+            found.append(reply["facts"]["headers_precompiled"])
+    assert found == [0, 0, 1, 0]
+    assert seconds[3] < 0.75 * min(seconds[:2])
 
 
 # -- CUDA, by a compiler that only plays one --------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class Artifacts:
 
     Args:
         folder: made if it is missing, with mode 0700.
-        max_bytes: of all artefacts; one that is larger than a quarter of it is not kept.
+        max_bytes: of all artefacts; one that is larger than half of it is not kept.
 
     Raises:
         PermissionError: the folder is not this user's own, or others may write there.
@@ -68,7 +68,7 @@ class Artifacts:
     def put(self, key: str, kind: Kind, source: int) -> None:
         """Keeps what is in the file `source`; what is there already stays. Does nothing where there is no room."""
         size = os.fstat(source).st_size
-        if size > self._max_bytes // 4:
+        if size > self._max_bytes // 2:
             return
         self._make_room(size)
         new = os.path.join(self._folder, _PREFIX + secrets.token_hex(8))
