@@ -39,6 +39,7 @@ from kbenv.sandbox.docker import DockerSettings
 from kbenv.sandbox.job import Job, Result
 from kbenv.screen import screen
 from kbenv.verdict import (
+    Build,
     Check,
     Hardware,
     Isolation,
@@ -281,6 +282,7 @@ class Evaluator:
             screen=self._screen(problem, source),
             plausibility=Plausibility(**result["plausibility"]) if result.get("plausibility") else None,
             tf32=result.get("tf32") or {},
+            build=Build(**result["build"]) if (result.get("build") or {}).get("requested") else None,
             device_memory=result.get("device_memory"),
             weights=result.get("weights"),
             compiled_reference_latency_ms=result.get("compiled_reference_latency_ms"),

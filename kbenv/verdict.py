@@ -184,6 +184,19 @@ class Plausibility(_Frozen):
     below_floor: bool = Field(description="faster than the floor: credited, and rewards count it no faster")
 
 
+class Build(_Frozen):
+    """How the submission's PyTorch extensions came to be, over all of its processes."""
+
+    requested: int = Field(description="times that an extension was asked for; once in each process")
+    from_cache: int = Field(description="of them, answered with what an earlier build made, refusals included")
+    compiled: int = Field(description="source files that were compiled outside the submission's process")
+    slim: int = Field(description="of them, sources for which a part of PyTorch's headers was enough")
+    slim_failed: int = Field(description="sources compiled a second time, with all headers")
+    headers_precompiled: int = Field(description="times that PyTorch's headers were precompiled first")
+    declined: tuple[str, ...] = Field(description="why extensions were left to the submission's process, at most 8")
+    seconds: float = Field(description="spent on all this")
+
+
 class SubmissionFacts(_Frozen):
     sha256: str
     source_bytes: int
@@ -243,6 +256,7 @@ class Verdict(_Frozen):
     screen: tuple[ScreenFinding, ...] = Field(default=(), description="what the source says; decides nothing")
     plausibility: Plausibility | None = Field(default=None, description="None where nothing was timed or measured")
     tf32: dict[str, dict[str, str] | None] = Field(default={}, description="what PyTorch reported per phase and runner")
+    build: Build | None = Field(default=None, description="None where no extension was asked for")
     device_memory: dict[str, int] | None = Field(
         default=None, description="need_bytes and have_bytes of the memory plan (GPU)"
     )

@@ -55,6 +55,8 @@ _TRUSTED_BYTES = {"cpu": 4 << 30, "cuda": 64 << 30}
 _SHARE_OF_MEMORY = 0.95
 """Of the engine's machine at most: its own out-of-memory killer is to stay out of it."""
 _SHARED_BYTES = 1 << 30
+_BUILDS_BYTES = 2 << 30
+"""For what compilers made: the judge keeps three quarters of it."""
 _INODES = 65536
 """Of each tmpfs: the kernel's memory for a file counts, however empty the file is."""
 _STOP_S = 10.0
@@ -205,6 +207,7 @@ class DockerCarrier:
                 "/tmp": f"{writable},size={_SHARED_BYTES},nr_inodes={_INODES},mode=1777",
                 "/dev/shm": f"rw,noexec,nosuid,nodev,size={_SHARED_BYTES},nr_inodes={_INODES},mode=1777",
                 _CODE: "rw,noexec,nosuid,nodev,size=64m,mode=0755",
+                f"{_CODE}/builds": f"rw,noexec,nosuid,nodev,size={_BUILDS_BYTES},nr_inodes={_INODES},mode=0700",
                 f"{_CODE}/scratch": f"{writable},size={limits.scratch_bytes},nr_inodes={_INODES},mode=1733",
                 f"{_CODE}/scratch/trusted": f"{writable},size={limits.scratch_bytes},nr_inodes={_INODES},mode=0755",
             },

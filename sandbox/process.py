@@ -45,7 +45,7 @@ class ProcessCarrier:
         ours, theirs = pair()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(_BOOT), "judge", str(self._root)],
+                [sys.executable, "-I", str(_BOOT), "judge", str(self._root), f"builds={build_cache()}"],
                 stdin=theirs.fileno(), stdout=self._log, stderr=self._log,
                 env=self._environment(), start_new_session=True, cwd="/",
             )  # fmt: skip
@@ -82,6 +82,12 @@ class ProcessCarrier:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - 4000))
         return self._log.read().decode(errors="replace").strip()
+
+
+def build_cache() -> Path:
+    """Where what compilers made is kept between judges on this machine; it may be removed at any time."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "kbenv" / "builds"
 
 
 def judge_environment(visible_device: str | None) -> dict[str, str]:

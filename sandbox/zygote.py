@@ -30,6 +30,8 @@ from typing import IO
 from . import cgroup, confine
 from .wire import Channel, ClosedError, DeadlineError, Message, pair
 
+_UNTRUSTED = ("submission", "builder")
+"""Roles whose processes read what a submission says: their files count against its limits."""
 _REAP_S = 30.0
 _WATCH_S = 0.05
 _MEMORY_SHARE = 0.875
@@ -224,11 +226,11 @@ class _Server:
         return {"path": path}
 
     def _root_of(self, role: str) -> str:
-        return self._scratch_root if role == "submission" else self._trusted_root
+        return self._scratch_root if role in _UNTRUSTED else self._trusted_root
 
     def _groups_of(self, role: str) -> list[int]:
         """What a child that has become a role's uid must be in to write to `_root_of`."""
-        return [] if role == "submission" else [0]
+        return [] if role in _UNTRUSTED else [0]
 
     def _wipe_scratch(self, request: Message, _: list[int]) -> Message:
         role = request["role"]

@@ -80,6 +80,7 @@ def test_limits_of_the_protocol_become_the_containers():
     assert options["mem_limit"] == options["memswap_limit"] == (8 << 30) + (4 << 30)
     assert options["pids_limit"] == 400
     assert f"size={3 << 20}," in options["tmpfs"]["/run/kbenv/scratch"]
+    assert "mode=0700" in options["tmpfs"]["/run/kbenv/builds"]  # the judge's alone
     ulimits = {limit["Name"]: limit["Hard"] for limit in options["ulimits"]}
     assert ulimits == {"core": 0, "nofile": 200}
 

@@ -15,7 +15,7 @@ import stat
 import termios
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
@@ -29,6 +29,7 @@ _STILL_NS = 50_000
 """Processor time that a stopped runner may still be charged with: that of an interrupt."""
 _SETTLED_S = 5e-5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_UNTRUSTED = ("submission", "builder")
 KINDS = ("load", "compile", "memory", "access", "runtime", "shape", "dtype")
 
 
@@ -72,6 +73,10 @@ class Arm:
         self._ended: tuple[int, bool] | None = None
         self._paused: set[int] = set()
         self._ran_ns = 0
+        self.build: Callable[[Any, float, Callable[[], None]], tuple[Message, list[int]]] | None = None
+        """What answers a request to build within a time, with an eye on this arm; None: the runner builds itself."""
+        self.watch: Callable[[], None] = lambda: None
+        """What else to look at now and then while an answer is awaited."""
         try:
             self.receive(setting.start_s)
         except BaseException:
@@ -117,9 +122,13 @@ class Arm:
         while True:
             try:
                 answer = self._channel.receive(max(0.0, min(_WATCH_S, deadline - time.monotonic())))
+                if self.role == "submission" and "build" in answer:
+                    self._answer_build(answer["build"], deadline)
+                    continue
                 break
             except DeadlineError:
-                self._check_host_memory()
+                self.check_host_memory()
+                self.watch()
                 if time.monotonic() >= deadline:
                     raise ArmError("timeout", f"no answer within {timeout_s:.4g} s") from None
             except ClosedError:
@@ -129,6 +138,22 @@ class Arm:
         if "error" in answer:
             raise _error_from(answer["error"], self.role)
         return answer
+
+    def _answer_build(self, request: Any, deadline: float) -> None:
+        """A submission imports an extension, in the middle of what it was asked for."""
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise ArmError("timeout", "no answer in time")
+        self.check_host_memory()  # which one that keeps asking would never see
+        reply: Message = {"built": "declined"}
+        descriptors: list[int] = []
+        if self.build is not None:
+            reply, descriptors = self.build(request, remaining, self.check_host_memory)
+        try:
+            self._channel.send(reply, descriptors, timeout_s=max(0.0, deadline - time.monotonic()))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     @property
     def ended(self) -> bool:
@@ -229,7 +254,8 @@ class Arm:
             files.pop((kept.st_dev, kept.st_ino), None)
         return sum(files.values())
 
-    def _check_host_memory(self) -> None:
+    def check_host_memory(self) -> None:
+        """Raises ArmError when the runner holds more memory than it may, and ends it."""
         resident = self.resident_bytes()
         if resident is not None and resident > self._setting.host_memory_bytes:
             resident = self._proportional_bytes()  # pages that forked processes share were counted once for each
@@ -280,8 +306,8 @@ class Setting:
             "environment": _environment(scratch, self.threads),
             "rules": {
                 "uid": uid, "scratch": scratch, "processes": limits["processes"], "open_files": limits["open_files"],
-                "file_bytes": limits["file_bytes"] if role == "submission" else _UNLIMITED,
-                "address_space": address_space, "oom_score": 1000 if role == "submission" else 500,
+                "file_bytes": limits["file_bytes"] if role in _UNTRUSTED else _UNLIMITED,
+                "address_space": address_space, "oom_score": 1000 if role in _UNTRUSTED else 500,
             },
         }  # fmt: skip
 

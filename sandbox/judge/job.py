@@ -21,6 +21,8 @@ from ..wire import Message
 from ..zygote import Zygote
 from .anatomy import describe
 from .arm import Arm, ArmError, Setting
+from .artifacts import Artifacts
+from .build import Builds
 from .calibration import ILL_CONDITIONED
 from .clock import Clock, Turn
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
@@ -40,14 +42,16 @@ REFERENCE_S = 300.0
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
 _ROLES = ("reference", "submission", "null", BASELINE)
+_BUILDER = "builder"
 
 
 class Job:
-    """Runs once. `uids` has one per role, or None without root."""
+    """Runs once. `uids` has one per role and one for builders, or None without root: then nothing is built outside."""
 
     def __init__(
-        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
-    ) -> None:
+        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None],
+        artifacts: Artifacts | None = None,
+    ) -> None:  # fmt: skip
         self.protocol: Message = spec["protocol"]
         self.problem: Message = spec["problem"]
         self.source: str = spec["source"]
@@ -60,7 +64,11 @@ class Job:
         self.left: str | None = None
         """What of this job could not be removed; no other job may follow it here."""
         self._zygote = zygote
-        self._uids = dict(zip(_ROLES, uids or (None,) * len(_ROLES), strict=True))
+        self._uids = dict(zip((*_ROLES, _BUILDER), uids or (None,) * (len(_ROLES) + 1), strict=True))
+        self._builds: Builds | None = None
+        if artifacts is not None and uids is not None:
+            limits = self.protocol["limits"]
+            self._builds = Builds(zygote, artifacts, limits, uids[-1], on_left=partial(setattr, self, "left"))
         self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
         self._scratch: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
@@ -117,6 +125,7 @@ class Job:
         return outcome | self.result | {
             "checks": self.checks, "flags": self.flags, "seconds": self.seconds, "output": self._printed,
             "isolation": self._isolation, "seeds": self.seeds.to_json(),
+            "build": None if self._builds is None else self._builds.facts,
         }  # fmt: skip
 
     @property
@@ -285,6 +294,7 @@ class Job:
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
         self._isolation = self._isolation or arm.isolation
+        arm.build = None if self._builds is None else self._builds.answer
         with self.submission_faults(stage):
             loaded = arm.ask(
                 "load", timeout_s=self.remaining(limits["build_s"], stage), problem=self.problem["source"],
@@ -366,6 +376,7 @@ class Job:
         if not self._first_call:
             self.submission_ms = min(self.submission_ms, (timed.ms + timed.copy_ms) / calls)
         self._first_call = False
+        arm.build = None  # what is built later is built on its own time
         return timed
 
     def gate_s(self, calls: int) -> float:
@@ -452,6 +463,8 @@ class Job:
 
     def hidden_trials(self) -> None:
         self._hidden_began = True
+        if self._builds is not None:
+            self._builds.close()
         for hidden, seed in zip(self.protocol["hidden_inputs"], self.seeds.hidden, strict=True):
             factor = hidden["factor"]
             draw = partial(self.prepare, [seed], factor=factor)

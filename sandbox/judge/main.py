@@ -27,16 +27,22 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_ROLES = 4
-_UID_FIRST, _UID_SETS = 60100, 1200
+_ROLES = 5
+_UID_FIRST, _UID_SETS = 60100, 1000
 """Uids of jobs: below 65536, which is all that a user-namespaced container maps, and in no range of useradd's."""
-_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 12500
+_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 10000
 """In a container each job has uids of its own, from a random place: the kernel counts processes per uid, and another
 container's must not count here."""
+_BUILDS_BYTES, _CONTAINER_BUILDS_BYTES = 8 << 30, 3 << 29
+"""Of what compilers made, on disk and in a container's memory."""
 
 
 def main(arguments: list[str]) -> None:
-    """`arguments`: a private folder, and "contained" where a container of ours holds judge and runners."""
+    """The judge's process.
+
+    `arguments`: a private folder; "contained" where a container of ours holds judge and runners; "builds=PATH" for a
+    folder of what compilers made that outlives this judge.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch must not start threads before the zygote is forked
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("MKL_NUM_THREADS", "1")
@@ -53,7 +59,7 @@ def main(arguments: list[str]) -> None:
         for bridge in bridges:  # threads only after the zygote has been forked
             bridge.start()
         threading.Thread(target=_exit_with_host, args=(host.fileno(), root), daemon=True).start()
-        _serve(Channel(host), zygote, uids)
+        _serve(Channel(host), zygote, uids, _open_artifacts(arguments, contained=contained))
 
 
 def _connection() -> tuple[socket.socket, list[threading.Thread]]:
@@ -89,7 +95,21 @@ def _exit_with_host(descriptor: int, root: str) -> None:
     os._exit(1)
 
 
-def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
+def _open_artifacts(arguments: list[str], *, contained: bool):  # type: ignore[no-untyped-def]
+    """The folder of what compilers made; None without root, where builders could have no user of their own."""
+    from .artifacts import Artifacts
+
+    if os.geteuid() != 0:
+        return None
+    given = [argument.removeprefix("builds=") for argument in arguments[1:] if argument.startswith("builds=")]
+    most = _CONTAINER_BUILDS_BYTES if contained else _BUILDS_BYTES
+    for folder in [*given, os.path.join(arguments[0], "builds")]:
+        with contextlib.suppress(OSError):
+            return Artifacts(folder, most)
+    return None
+
+
+def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped-def]
     from ..wire import ClosedError
     from .audit import Audit
     from .baseline import Baseline
@@ -101,8 +121,9 @@ def _serve(channel, zygote, uids) -> None:  # type: ignore[no-untyped-def]
         if kind == "describe":
             return {}, True
         job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
-            spec, zygote, next(uids), lambda phase: channel.send({"phase": phase})
-        )
+            spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}),
+            *([artifacts] if kind == "job" else []),
+        )  # fmt: skip
         result = job.run()
         return result, job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
 

@@ -25,7 +25,9 @@ from ..buffers import Mapping, create_mapping, wait_for_value
 from ..layout import Arena, Layout, UnsupportedError, flatten, flatten_output, leaf_from_json, leaf_of, unflatten
 from ..wire import Channel, ClosedError, Message
 from . import model as models
+from .compiler import Compiler
 from .cost import count_cost
+from .extension import Extensions
 from .parameters import Perturbation, describe_tensors, generator_state
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .trace import trace
@@ -49,7 +51,10 @@ def serve(channel: Channel, request: Message) -> None:
     torch.set_num_threads(request["threads"])
     if request["device"] == "cpu":
         _keep_freed_memory()
-    runner = Runner(channel, request["device"], request["role"])
+    role = request["role"]
+    runner: Any = Compiler() if role == "builder" else Runner(channel, request["device"], role)
+    if role == "submission":
+        Extensions(channel).install()
     channel.send({"ready": True, "device": runner.describe()})
     while True:
         try:

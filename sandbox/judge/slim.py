@@ -1,0 +1,131 @@
+"""Stand-ins for PyTorch's largest headers: what a source evidently needs of them, and no more.
+
+Each phase of nvcc parses every header again, and so does each C++ source. The stand-ins for `torch/extension.h`,
+`torch/types.h`, `torch/all.h`, `ATen/ATen.h` and `ATen/cuda/CUDAContext.h` include a part of what the real ones do,
+with the operators that the source names, and nothing that the real ones lack. A source that does not compile with them
+is compiled with the real ones, and what is said then counts; one that evidently needs those is not tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+
+_INCLUDED = re.compile(r"#\s*include\s*[<\"](?:torch/(?:extension|types|all)|ATen/ATen)\.h[>\"]")
+_NEEDS_ALL = re.compile(
+    r"\bTHP\w+|TORCH_LIBRARY|torch::(?:nn|optim|autograd|jit|data|indexing|serialize|python|cuda|fft|linalg|special"
+    r"|sparse|nested|Library|tensor)\b|requires_grad|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)"
+    r"|\bRegisterOperators\b|__has_include"
+)
+_NEEDS_PYTHON = re.compile(r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|wrap_pybind_function")
+_NEEDS_CONTEXT = re.compile(r"\bAT_CU|\bTORCH_CU|\bglobalContext\b|Generator\b")
+_NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
+_CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
+_OPEN_NAMESPACE = re.compile(r"using\s+namespace\s+(?:torch|at)\b|using\s+(?:torch|at)\s*::")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TENSORS = """#include <ATen/core/Tensor.h>
+#include <ATen/DeviceGuard.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ScalarOps.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
+#include <c10/util/Exception.h>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+"""
+_TYPES = """namespace torch {
+using namespace at;
+using std::nullopt;
+using std::optional;
+using Dtype = at::ScalarType;
+constexpr auto kUInt8 = at::kByte;
+constexpr auto kInt8 = at::kChar;
+constexpr auto kInt16 = at::kShort;
+constexpr auto kInt32 = at::kInt;
+constexpr auto kInt64 = at::kLong;
+constexpr auto kFloat16 = at::kHalf;
+constexpr auto kFloat32 = at::kFloat;
+constexpr auto kFloat64 = at::kDouble;
+constexpr auto kU8 = kUInt8;
+constexpr auto kI8 = kInt8;
+constexpr auto kI16 = kInt16;
+constexpr auto kI32 = kInt32;
+constexpr auto kI64 = kInt64;
+constexpr auto kF16 = kFloat16;
+constexpr auto kF32 = kFloat32;
+constexpr auto kF64 = kFloat64;
+} // namespace torch
+"""
+_PYTHON = """#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+"""
+_CUDA_CONTEXT = """#pragma once
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Logging.h>
+"""
+_ALIAS = "#include <kbenv/prelude.h>\n#include <kbenv/operators.h>\n"
+PRELUDE = "kbenv/prelude.h"
+"""The stand-in that is the same for all sources of one language."""
+
+
+def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | None:
+    """Path -> text of the stand-ins for one source, in a folder of its own; None where it needs the real ones.
+
+    Args:
+        include: PyTorch's include folder.
+        cuda: whether nvcc compiles it: then bindings to Python, which it should be spared, need the real ones.
+    """
+    code = _COMMENT.sub(" ", source)
+    if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or (cuda and _NEEDS_PYTHON.search(code)):
+        return None
+    names = set(_NAMED.findall(code))
+    if _OPEN_NAMESPACE.search(code):
+        names |= set(_CALLED.findall(code))
+    operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators(include)))
+    context = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
+    return context | {
+        PRELUDE: prelude(cuda=cuda),
+        "kbenv/tensors.h": _guarded("KBENV_TENSORS", _TENSORS),
+        "kbenv/operators.h": operators,
+        "ATen/ATen.h": "#include <kbenv/tensors.h>\n#include <kbenv/operators.h>\n",
+        "torch/types.h": _ALIAS,
+        "torch/all.h": _ALIAS,
+        "torch/extension.h": _ALIAS,
+    }
+
+
+def prelude(*, cuda: bool) -> str:
+    """The text of `PRELUDE`; it needs nothing but PyTorch's own headers."""
+    tensors = _guarded("KBENV_TENSORS", _TENSORS)
+    return _guarded("KBENV_PRELUDE", tensors + _TYPES + ("" if cuda else _PYTHON))
+
+
+def _guarded(name: str, text: str) -> str:
+    """Not by `#pragma once`, which tells files apart by their age, too: a precompiled one is older."""
+    return f"#ifndef {name}\n#define {name}\n{text}#endif\n"
+
+
+@functools.cache
+def _operators(include: str) -> frozenset[str]:
+    """Names with a header of their own."""
+    try:
+        return frozenset(name.removesuffix(".h") for name in os.listdir(os.path.join(include, "ATen", "ops")))
+    except OSError:
+        return frozenset()
