@@ -1,4 +1,5 @@
-"""What GPUs can do, from their makers' public data sheets: for prompts, not for judging.
+"""What GPUs can do, for prompts and not for judging; each row names the maker's data sheet, against which it has yet
+to be checked.
 
 Peaks are the makers' figures without sparsity, at boost clock; tensor-core figures are with accumulation in float32
 where the maker tells the two apart. What holds for all devices of a compute capability (registers, shared memory) is
