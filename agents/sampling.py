@@ -1,9 +1,9 @@
 """How answers are drawn: presets, and a table of what models accept.
 
 litellm knows which parameters a provider takes; the table adds what it does not say, model by model: which refuse a
-temperature, its bounds, and which efforts of reasoning there are. What decides is the providers' API references (OpenAI:
-reasoning models; Anthropic: extended thinking; Google: generation config; DeepSeek: reasoning model; xAI: reasoning),
-against which the rows were not checked one by one. Where a model is not in it, litellm alone decides.
+temperature, its bounds, and which efforts of reasoning there are. What decides are the providers' API references
+(OpenAI: reasoning models; Anthropic: extended thinking; Google: generation config; DeepSeek: reasoning model; xAI:
+reasoning), against which the rows were not checked one by one. Where a model is not in it, litellm alone decides.
 """
 
 from __future__ import annotations
