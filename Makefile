@@ -35,7 +35,7 @@ run: $(STAMP) ## best of five single shots, then a multi-turn refinement, on the
 	$(BIN)/kbenv run --agent multi-turn --turns 6 --model $(REPLAY) --problems '$(PROBLEMS)' --out runs/multi-turn
 
 .PHONY: test
-test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one file in six)
+test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one file in ten)
 	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm and not corpus' --durations=10
 
 .PHONY: test-corpora
@@ -44,7 +44,7 @@ test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out, 
 	$(BIN)/python -m pytest tests/test_mutants.py
 
 .PHONY: test-corpora-docker
-test-corpora-docker: $(STAMP) ## of each corpus the file in six that `make test` judges, in Docker
+test-corpora-docker: $(STAMP) ## of each corpus the file in ten that `make test` judges, in Docker
 	@$(BIN)/python -m pytest tests/judge -m 'docker and not corpus and not gpu' --durations=10
 
 .PHONY: test-gpu

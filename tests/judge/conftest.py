@@ -13,7 +13,7 @@ from tests.judge.evaluators import get_evaluator
 __all__ = ["get_evaluator"]
 
 
-ONE_IN, PARTS = 6, 3
+ONE_IN, PARTS = 10, 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _mark_most_of_the_corpora(items: list[pytest.Item]) -> None:
-    """One file in six, always the same, is judged by every run of the tests; the others bear the marker `corpus`.
+    """One file in ten, always the same, is judged by every run of the tests; the others bear the marker `corpus`.
 
     A marker of their part of the corpora, too: `corpus_1` to `corpus_3`.
     """
