@@ -369,6 +369,7 @@ class Job:
                 arm, self.lent, first=first, calls=calls, gated=gated, apart=apart, events=events,
                 gate_s=self.gate_s(calls), deadline_s=self.remaining(deadline_s, stage),
             )  # fmt: skip
+            arm.check_host_memory()  # of what was taken too fast to be seen meanwhile
             size = self.signature.inputs.slot_bytes
             part = slice(first * size, (first + calls) * size)
             if not same_bytes(self.lent.inputs.flat[part], self.store.masters.flat[part]):
