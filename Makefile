@@ -41,7 +41,6 @@ test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one
 .PHONY: test-corpora
 test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out, of three parts those of PART=1, 2 or 3
 	@$(BIN)/python -m pytest tests/judge -m 'corpus_$(PART) and not gpu and not docker' --durations=10
-	$(BIN)/python -m pytest tests/test_mutants.py
 
 .PHONY: test-corpora-docker
 test-corpora-docker: $(STAMP) ## of each corpus the file in ten that `make test` judges, in Docker

@@ -100,7 +100,6 @@ def test_what_was_dropped_is_counted():
     assert dropped["generated"] == len(RECORDS) + sum(dropped["dropped"]["all"].values())
 
 
-@pytest.mark.corpus  # by itself: after all other tests in one process a few witnesses do not repeat, reasons unknown
 @pytest.mark.parametrize("name", REPLAYED)
 def test_a_mutant_is_wrong_on_its_witness_and_its_seed_is_not(name, one_thread):
     records = [record for record in RECORDS if record["seed"] == name][:3]

@@ -58,6 +58,7 @@ BIG = 1 << 19
 """Elements of a problem's inputs from which fewer draws are made."""
 
 Tensors = list[torch.Tensor]
+Numbers = dict[str, int]
 State = dict[str, torch.Tensor]
 
 
@@ -69,7 +70,7 @@ class Reference:
 
     def __init__(self, problem: str) -> None:
         self.module = SimpleNamespace(**execute(load_problem(problem).source_for("cpu"), "problem"))
-        self.name = problem
+        self.name = Path(problem).stem
         torch.manual_seed(42)
         self.model = self.module.Model(*self.module.get_init_inputs())
         self.own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
@@ -279,18 +280,19 @@ PARAMETERS = ("own", "redrawn", "wild")
 
 @dataclass
 class Draw:
-    """Inputs with their expected outputs. `family`, `seed` and `parameters` name it; it can be drawn again."""
+    """Inputs with their expected outputs. `family`, `seed`, `parameters` and `numbers` say how to draw it again."""
 
     family: str
     seed: int
     parameters: str
+    numbers: Numbers
     inputs: Tensors
     expected: list[Expected]
 
 
-def draw_state(reference: Reference, parameters: str) -> State:
+def draw_state(reference: Reference, parameters: str, number: int | None = None) -> State:
     """`own`: as constructed. `redrawn`: around those. `wild`: of any sign and over several magnitudes."""
-    g = torch.Generator().manual_seed(number_of(reference.name, parameters))
+    g = torch.Generator().manual_seed(number_of(reference.name, parameters) if number is None else number)
     state = {}
     for name, tensor in reference.own.items():
         if parameters == "own" or not tensor.is_floating_point():
@@ -311,10 +313,10 @@ def draw_state(reference: Reference, parameters: str) -> State:
     return state
 
 
-def draw_inputs(reference: Reference, family: str, seed: int) -> Tensors:
+def draw_inputs(reference: Reference, family: str, seed: int, number: int) -> Tensors:
     """`base` is the problem's own draw."""
     base = reference.base(seed)
-    g = torch.Generator().manual_seed(number_of(reference.name, family, seed))
+    g = torch.Generator().manual_seed(number)
     inputs = []
     for tensor, kind in zip(base, reference.kinds, strict=True):
         if family == "base":
@@ -355,6 +357,14 @@ def number_of(*parts: Any) -> int:
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
 
 
+def numbers_of(reference: Reference, family: str, seed: int, parameters: str) -> Numbers:
+    """What generators start from. A witness keeps them: it repeats wherever the checkout lies."""
+    return {
+        "state": number_of(reference.name, parameters), "inputs": number_of(reference.name, family, seed),
+        "climb": number_of("climb", reference.name, family, seed),
+    }  # fmt: skip
+
+
 def make_pool(reference: Reference) -> list[Draw]:
     """Draws in the order in which they are tried: the problem's own first, extreme ones last."""
     big = reference.elements >= BIG
@@ -385,10 +395,11 @@ def make_pool(reference: Reference) -> list[Draw]:
     pool = []
     states = {parameters: draw_state(reference, parameters) for parameters in PARAMETERS}
     for family, seed, parameters in plan:
-        inputs = draw_inputs(reference, family, seed)
+        numbers = numbers_of(reference, family, seed, parameters)
+        inputs = draw_inputs(reference, family, seed, numbers["inputs"])
         expected = reference.expect(inputs, states[parameters])
         if expected is not None:
-            pool.append(Draw(family, seed, parameters, inputs, expected))
+            pool.append(Draw(family, seed, parameters, numbers, inputs, expected))
     return pool
 
 
@@ -471,7 +482,7 @@ def try_draws(namespace: dict[str, Any], reference: Reference, parameters: str, 
             base_score, base_share = max(base_score, worst), max(base_share, share)
         if worst > 1 and witness is None:
             witness = {
-                "family": draw.family, "seed": draw.seed, "parameters": parameters, "moves": [],
+                "family": draw.family, "seed": draw.seed, "parameters": parameters, "numbers": draw.numbers, "moves": [],
                 "score": round(worst, 3), "share": round(share, 6),
             }  # fmt: skip
         best.append((worst, index))
@@ -489,7 +500,7 @@ def climb(mutant: Mutant, namespace: dict[str, Any], reference: Reference, start
         state = draw_state(reference, start.parameters)
         instance, honest = Instance(namespace, reference, state), Instance(seed_namespace, reference, state)
         inputs, best, moves = start.inputs, score(instance(start.inputs), start.expected)[0], []
-        g = climber(reference, start.family, start.seed)
+        g = torch.Generator().manual_seed(start.numbers["climb"])
         for step in range(steps):
             changed = change(inputs, reference.kinds, g)
             expected = reference.expect(changed, state)
@@ -499,7 +510,7 @@ def climb(mutant: Mutant, namespace: dict[str, Any], reference: Reference, start
             if worst > 1:
                 return {"witness": {
                     "family": start.family, "seed": start.seed, "parameters": start.parameters,
-                    "moves": [*moves, step], "score": round(worst, 3), "share": round(share, 6),
+                    "numbers": start.numbers, "moves": [*moves, step], "score": round(worst, 3), "share": round(share, 6),
                 }}  # fmt: skip
             if worst >= best:
                 inputs, best = changed, worst
@@ -507,14 +518,10 @@ def climb(mutant: Mutant, namespace: dict[str, Any], reference: Reference, start
     return {}
 
 
-def climber(reference: Reference, family: str, seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(number_of("climb", reference.name, family, seed))
-
-
 def witness_inputs(reference: Reference, witness: dict[str, Any]) -> Tensors:
     """The inputs that a manifest's witness names: a draw, and the moves that were kept."""
-    inputs = draw_inputs(reference, witness["family"], witness["seed"])
-    g = climber(reference, witness["family"], witness["seed"])
+    inputs = draw_inputs(reference, witness["family"], witness["seed"], witness["numbers"]["inputs"])
+    g = torch.Generator().manual_seed(witness["numbers"]["climb"])
     for step in range(max(witness["moves"], default=-1) + 1):
         changed = change(inputs, reference.kinds, g)
         inputs = changed if step in witness["moves"] else inputs
@@ -526,7 +533,7 @@ def replay(
     device: str = "cpu",
 ) -> dict[str, Any]:  # fmt: skip
     """A base draw, then the witness again and again until a call is wrong: its score, and how many calls it took."""
-    state = draw_state(reference, witness["parameters"])
+    state = draw_state(reference, witness["parameters"], witness["numbers"]["state"])
     inputs = witness_inputs(reference, witness)
     expected = reference.expect(inputs, state)
     assert expected is not None
