@@ -28,6 +28,7 @@ from ..wire import Message
 from ..zygote import Zygote
 from .arm import ArmError
 from .calibration import ILL_CONDITIONED
+from .checks import prepare_probe
 from .compare import CHUNK_ELEMENTS
 from .faults import InfrastructureFault
 from .job import REFERENCE_S, Job
@@ -201,7 +202,7 @@ class Audit(Job):
         for probe, seed in zip(self.protocol["probes"], self.seeds.probes, strict=True):
             most = LARGEST_ERROR.get(probe, ILL_CONDITIONED)
             calibrate = partial(self.truth.calibrate, 0, drawn=False, most=most)
-            yield from self._try(probe, partial(self._prepare_probe, probe, seed), calibrate)
+            yield from self._try(probe, partial(prepare_probe, self, probe, seed), calibrate)
 
     def _try(self, name: str, prepare: Callable[..., object], calibrate: Callable[[], str | None]) -> Iterator[Message]:
         """What the reference makes of one distribution; nothing when time is over."""

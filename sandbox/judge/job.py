@@ -19,18 +19,17 @@ import torch
 from ..layout import Arena, Layout, leaf_from_json
 from ..wire import Message
 from ..zygote import Zygote
-from .anatomy import describe
 from .arm import Arm, ArmError, Setting
 from .artifacts import Artifacts
 from .build import Builds
-from .calibration import ILL_CONDITIONED
+from .checks import Checks, words_of
 from .clock import Clock, Turn
-from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
+from .compare import Comparison, same_bytes
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
 from .plan import Demand, DoesNotFitError, Plan, make_plan
 from .plausibility import Rates, find_floor, take_rates
-from .probe import LARGEST_ERROR, apply_probe, perturb
+from .probe import perturb
 from .provenance import trace_submission
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots
@@ -39,8 +38,6 @@ from .truth import Truth
 from .variant import measure_compiled
 
 REFERENCE_S = 300.0
-_RANDOM = 1e-3
-"""Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
 _ROLES = ("reference", "submission", "null", BASELINE)
 _BUILDER = "builder"
 
@@ -80,7 +77,7 @@ class Job:
         self.seeds = Seeds.choose(self.protocol, spec["seeds"])
         self.has_variants: bool = self.protocol["compiled_baseline"]
         self._redrawn: list[Message] = []
-        self._tolerated: list[str] = []
+        self.tolerated: list[str] = []
         """Probes that the reference bears, so that timed inputs may be changed in their way."""
         self.truth = Truth(self)
         self.timer_start: tuple[int, bool, list[str]] = (1, False, [])
@@ -94,6 +91,7 @@ class Job:
 
     def run(self) -> Message:
         """The result for the host; raises InfrastructureFault."""
+        checks = Checks(self)
         with self._stack:
             try:
                 self._phase("reference", self.start_reference)
@@ -103,8 +101,8 @@ class Job:
                 if self._looks_at_kernels:
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
-                self._phase("standard", self.standard_trials)
-                self._phase("hidden", self.hidden_trials)
+                self._phase("standard", checks.standard_trials)
+                self._phase("hidden", checks.hidden_trials)
                 self._phase("timing", lambda: measure(self))
                 if self._looks_at_kernels:
                     self._phase("plausibility", lambda: find_floor(self))
@@ -121,7 +119,7 @@ class Job:
                     self._arms["submission"].stop()  # what it printed last is in the pipe
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
-            self._keep_printed()
+            self.keep_printed()
         return outcome | self.result | {
             "checks": self.checks, "flags": self.flags, "seconds": self.seconds, "output": self._printed,
             "isolation": self._isolation, "seeds": self.seeds.to_json(),
@@ -168,7 +166,7 @@ class Job:
             limits = self.protocol["limits"]
             call_s = max(limits["call_s"], limits["call_factor"] * self.forward_ms / 1e3)
             self.clock = Clock(self.device, self.store, call_s)
-            self.trusted = self._open_slots(writable=True)
+            self.trusted = self.open_slots(writable=True)
             if self.device == "cuda":
                 self.result["device_memory"] = {"need_bytes": self.plan.need_bytes, "have_bytes": self.plan.have_bytes}
             self.start_arm("null")
@@ -276,7 +274,7 @@ class Job:
     def _faults_of(self, arm: Arm) -> contextlib.AbstractContextManager[None]:
         return self.submission_faults("timing") if arm.role == "submission" else self.reference_faults()
 
-    def _open_slots(self, *, writable: bool) -> Slots:
+    def open_slots(self, *, writable: bool) -> Slots:
         slots = Slots(self.device, self.signature, self.plan, inputs_writable=writable)
         self._stack.callback(slots.close)
         return slots
@@ -284,7 +282,7 @@ class Job:
     # -- the submission -----------------------------------------------------------------------------------------------
 
     def start_submission(self) -> None:
-        self.lent = self._open_slots(writable=False)
+        self.lent = self.open_slots(writable=False)
         self.recreate_submission("load")
         self._first_call = True
 
@@ -334,7 +332,7 @@ class Job:
         change = None
         if self.protocol["perturb_timed"]:
             transform = self.seeds.transform + self.seeds.timed_count
-            change = partial(perturb, self.store.masters, slots, self._tolerated, transform)
+            change = partial(perturb, self.store.masters, slots, self.tolerated, transform)
         self.prepare(self.seeds.next_timed(calls), first=first, change=change)
 
     def prepare(
@@ -384,177 +382,28 @@ class Job:
         """How long enqueueing may take before the arm counts as blocked behind the gate."""
         return max(0.25, 4 * calls * self.forward_ms / 1e3)
 
-    # -- checks -------------------------------------------------------------------------------------------------------
+    # -- what was found -----------------------------------------------------------------------------------------------
 
-    def standard_trials(self) -> None:
-        self._nonfinite_allowed = False
-        first: torch.Tensor | None = None
-        varies = False
-        for trial, seed in enumerate(self.seeds.standard):
-            slot = trial % self.plan.slots
-            on_device = self.on_device and self.protocol["drawing"] == "device"
-            self.prepare([seed], first=slot, on_device=on_device)
-            self._nonfinite_allowed |= count_nonfinite(self.store.expected, slot, self.device) > 0
-            if trial == 0:
-                self._look_for_randomness(slot)
-            expected = self.store.expected.slot(slot)
-            if first is None:
-                first = expected.clone()
-            varies = varies or not same_bytes(first, expected)
-            if (reason := self.truth.calibrate(slot)) is not None:
-                raise InfrastructureFault(
-                    "reference",
-                    f"{reason}: nothing can be held against it; choose another problem or --protocol verified",
-                )
-            name = f"standard-{trial}"
-            try:
-                self.call_submission("standard", first=slot, calls=1, gated=False)
-            except SubmissionFault as fault:
-                evidence = {"error": fault.message}
-                self.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
-                self._explain_read_only_input(fault, slot)
-                raise
-            comparison = self.truth.judge(slot, with_ceiling=True)
-            if isinstance(comparison, str):
-                raise self._ill_conditioned(comparison)
-            self._record(name, "standard", comparison, **({} if comparison.passed else self._anatomy(comparison)))
-            if not comparison.passed:
-                raise SubmissionFault("WRONG_VALUE", "standard", _words(comparison, f"standard trial {trial}"))
-        self._keep_printed()
-        if not varies and self.truth.calibrated and len(self.seeds.standard) > 1:
-            raise InfrastructureFault(
-                "reference",
-                "the reference's output is the same whatever goes in, so that nothing can be learned about a kernel; "
-                "choose another problem, or --protocol verified",
-            )
-
-    def _ill_conditioned(self, reason: str) -> InfrastructureFault:
-        text = f"{reason}, too much to judge by; choose another problem, or --protocol verified"
-        return InfrastructureFault("reference", text)
-
-    def _look_for_randomness(self, slot: int) -> None:
-        """Runs the reference again on the same inputs: one that disagrees with itself can match nothing."""
-        reference = self._arms["reference"]
-        with self.reference_faults(), self.trusted.lent_to(reference):
-            reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
-            self.clock.turn(reference, self.trusted, first=slot, calls=1, gated=False, deadline_s=REFERENCE_S)
-            reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
-        difference = relative_difference(self.store.expected, self.store.snapshot, slot, self.device)
-        self.result["reference_random"] = difference > _RANDOM
-        if difference > _RANDOM:
-            self.flags.append("the reference disagrees with itself on equal inputs: its forward is random")
-
-    def _explain_read_only_input(self, fault: SubmissionFault, slot: int) -> None:
-        """An honest in-place write ends in a bare fault; once more with writable inputs tells whether that was it."""
-        if fault.status != "ILLEGAL_ACCESS" or self.plan.exclusive:
-            return
-        writable = self._open_slots(writable=True)
-        readable, self.lent = self.lent, writable
-        try:
-            self.recreate_submission("standard")
-            self.call_submission("standard", first=slot, calls=1, gated=False)
-        except SubmissionFault as second:
-            if second.status == "TAMPERED":
-                fault.message = (
-                    f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
-                )
-        finally:
-            self.stop_arm("submission")
-            self.lent = readable
-
-    def hidden_trials(self) -> None:
+    def begin_hidden(self) -> None:
+        """From now on nothing that the submission says is shown, and nothing is built that was not before."""
         self._hidden_began = True
         if self._builds is not None:
             self._builds.close()
-        for hidden, seed in zip(self.protocol["hidden_inputs"], self.seeds.hidden, strict=True):
-            factor = hidden["factor"]
-            draw = partial(self.prepare, [seed], factor=factor)
-            reason = self.problem["dropped"].get(hidden["name"])
-            self._hidden_trial(hidden["name"], draw, reason, with_ceiling=True, factor=factor)
-        for probe, seed in zip(self.protocol["probes"], self.seeds.probes, strict=True):
-            change = partial(self._prepare_probe, probe, seed)
-            most = LARGEST_ERROR.get(probe, ILL_CONDITIONED)
-            if self._hidden_trial(probe, change, None, with_ceiling=False, most=most):
-                self._tolerated.append(probe)
-        self.truth.close_checks()
 
-    def _prepare_probe(self, probe: str, seed: int, *, first: int) -> str | None:
-        """The probe's inputs and outputs, or why there are none."""
-        touched = False
-
-        def change() -> None:
-            nonlocal touched
-            touched = apply_probe(self.store.masters, first, probe, self.seeds.transform)
-
-        try:
-            self.prepare([seed], first=first, change=change)
-        except InfrastructureFault as fault:
-            if fault.kind != "reference" or self._arms["reference"].ended:
-                raise
-            flags = self.protocol["tf32"]["reference_timing"]
-            with self.reference_faults():
-                self._arms["reference"].ask("tf32", timeout_s=60.0, tf32=flags)
-            return str(fault)
-        return None if touched else "the inputs hold nothing that it may change"
-
-    def _hidden_trial(
-        self, name: str, prepare: Callable[..., object], reason: str | None, *, with_ceiling: bool,
-        most: float = ILL_CONDITIONED, **evidence: Any,
-    ) -> bool:  # fmt: skip
-        """One hidden check; False when it is dropped: the reference itself does not bear these inputs."""
-        slot = len(self.seeds.standard) % self.plan.slots
-        if reason is None:
-            refused = prepare(first=slot)
-            reason = refused if isinstance(refused, str) else None
-        if reason is None:
-            nonfinite = count_nonfinite(self.store.expected, slot, self.device)
-            if nonfinite and not self._nonfinite_allowed:
-                reason = f"{nonfinite} elements of the reference's own output are NaN or infinite"
-        comparison: Comparison | str = reason or ""
-        if reason is None:
-            self.call_submission("hidden", first=slot, calls=1, gated=False)
-            comparison = self.truth.judge(slot, with_ceiling=with_ceiling, most=most)
-        if isinstance(comparison, str):
-            evidence = {"dropped": comparison, **evidence}
-            self.checks.append({"name": f"hidden-{name}", "stage": "hidden", "passed": None, "evidence": evidence})
-            return False
-        self._record(f"hidden-{name}", "hidden", comparison, **evidence)
-        if not comparison.passed:
-            raise SubmissionFault("WRONG_HIDDEN", "hidden", _words(comparison, f"hidden inputs {name}"))
-        return True
-
-    def _anatomy(self, comparison: Comparison) -> dict[str, Any]:
-        """How the output of a standard trial is wrong. Never of a hidden one: it is told to the agent."""
-        if self.truth.wrong is None:
-            return {}
-        expected, found, rows = self.truth.wrong
-        tolerance = self.protocol["tolerance"]
-        absolute = None if self.truth.calibrated else comparison.widened_to or tolerance["absolute"]
-        try:
-            anatomy = describe(comparison, expected, found, rows, absolute, tolerance["relative"])
-        except (
-            ArithmeticError,
-            RuntimeError,
-            ValueError,
-        ) as e:  # what it looks at is the submission's; it is a help only
-            self.flags.append(f"where the output is wrong could not be told: {type(e).__name__}")
-            return {}
-        return {} if anatomy is None else {"anatomy": anatomy}
-
-    def _record(self, name: str, stage: str, comparison: Comparison, **more: Any) -> None:
+    def record(self, name: str, stage: str, comparison: Comparison, **more: Any) -> None:
         self.checks.append(
             {"name": name, "stage": stage, "passed": comparison.passed, "evidence": comparison.evidence() | more}
         )
 
     def record_timed(self, comparison: Comparison) -> None:
-        self._record("timed-outputs", "timing", comparison)
+        self.record("timed-outputs", "timing", comparison)
         if not comparison.passed:
-            raise SubmissionFault("WRONG_HIDDEN", "timing", _words(comparison, "a timed call"))
+            raise SubmissionFault("WRONG_HIDDEN", "timing", words_of(comparison, "a timed call"))
         self.checks.append({"name": "inputs-unchanged", "stage": "timing", "passed": True, "evidence": {}})
 
     # -- small things -------------------------------------------------------------------------------------------------
 
-    def _keep_printed(self) -> None:
+    def keep_printed(self) -> None:
         """What was printed until the hidden checks began; later output may carry hidden inputs."""
         if self._printed is None and not self._hidden_began and "submission" in self._arms:
             self._printed = self._arms["submission"].printed or None
@@ -576,17 +425,6 @@ def _short(value: Any) -> Any:
     if isinstance(value, dict) and len(value) < 8 and all(isinstance(v, str) and len(v) < 32 for v in value.values()):
         return value
     return None
-
-
-def _words(comparison: Comparison, where: str) -> str:
-    text = (
-        f"{where}: {comparison.mismatched} of {comparison.elements} elements differ; "
-        f"largest absolute error {comparison.max_abs_error:.3g}, relative {comparison.max_rel_error:.3g}"
-    )
-    if comparison.first:
-        first = comparison.first
-        text += f"; output {first['output']} at {first['index']}: expected {first['expected']}, found {first['found']}"
-    return text
 
 
 def _free_memory(device: str) -> tuple[int, int]:

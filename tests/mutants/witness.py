@@ -482,8 +482,8 @@ def try_draws(namespace: dict[str, Any], reference: Reference, parameters: str, 
             base_score, base_share = max(base_score, worst), max(base_share, share)
         if worst > 1 and witness is None:
             witness = {
-                "family": draw.family, "seed": draw.seed, "parameters": parameters, "numbers": draw.numbers, "moves": [],
-                "score": round(worst, 3), "share": round(share, 6),
+                "family": draw.family, "seed": draw.seed, "parameters": parameters, "numbers": draw.numbers,
+                "moves": [], "score": round(worst, 3), "share": round(share, 6),
             }  # fmt: skip
         best.append((worst, index))
     answer = {"best": best, "base_score": round(base_score, 3), "base_share": round(base_share, 6)}
@@ -510,7 +510,8 @@ def climb(mutant: Mutant, namespace: dict[str, Any], reference: Reference, start
             if worst > 1:
                 return {"witness": {
                     "family": start.family, "seed": start.seed, "parameters": start.parameters,
-                    "numbers": start.numbers, "moves": [*moves, step], "score": round(worst, 3), "share": round(share, 6),
+                    "numbers": start.numbers, "moves": [*moves, step],
+                    "score": round(worst, 3), "share": round(share, 6),
                 }}  # fmt: skip
             if worst >= best:
                 inputs, best = changed, worst

@@ -1,0 +1,201 @@
+"""The checks of a job: standard trials, then the hidden ones, each a call on inputs that the submission has not seen.
+
+What a standard trial shows is told to the agent; of the hidden ones it learns only that one failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .anatomy import describe
+from .calibration import ILL_CONDITIONED
+from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
+from .faults import InfrastructureFault, SubmissionFault
+from .probe import LARGEST_ERROR, apply_probe
+
+if TYPE_CHECKING:
+    from .job import Job
+
+_REFERENCE_S = 300.0
+_RANDOM = 1e-3
+"""Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
+_KEPT_BYTES = 1 << 26
+"""Of the first trial's outputs; whether larger ones vary is the audit's to say."""
+
+
+class Checks:
+    """Of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._nonfinite_allowed = False
+        """Whether the reference's own output held NaN or infinity in a standard trial."""
+
+    def standard_trials(self) -> None:
+        """Raises SubmissionFault at the first that fails; InfrastructureFault where the reference can judge nothing."""
+        job = self._job
+        first: torch.Tensor | None = None
+        varies = False
+        for trial, seed in enumerate(job.seeds.standard):
+            slot = trial % job.plan.slots
+            on_device = job.on_device and job.protocol["drawing"] == "device"
+            job.prepare([seed], first=slot, on_device=on_device)
+            self._nonfinite_allowed |= count_nonfinite(job.store.expected, slot, job.device) > 0
+            if trial == 0:
+                self._look_for_randomness(slot)
+            expected = job.store.expected.slot(slot)
+            if first is None:
+                first = expected[:_KEPT_BYTES].clone()
+            varies = varies or len(expected) > _KEPT_BYTES or not same_bytes(first, expected)
+            if (reason := job.truth.calibrate(slot)) is not None:
+                raise InfrastructureFault(
+                    "reference",
+                    f"{reason}: nothing can be held against it; choose another problem or --protocol verified",
+                )
+            name = f"standard-{trial}"
+            try:
+                job.call_submission("standard", first=slot, calls=1, gated=False)
+            except SubmissionFault as fault:
+                evidence = {"error": fault.message}
+                job.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
+                self._explain_read_only_input(fault, slot)
+                raise
+            comparison = job.truth.judge(slot, with_ceiling=True)
+            if isinstance(comparison, str):
+                text = f"{comparison}, too much to judge by; choose another problem, or --protocol verified"
+                raise InfrastructureFault("reference", text)
+            job.record(name, "standard", comparison, **({} if comparison.passed else self._anatomy(comparison)))
+            if not comparison.passed:
+                raise SubmissionFault("WRONG_VALUE", "standard", words_of(comparison, f"standard trial {trial}"))
+        job.keep_printed()
+        if not varies and job.truth.calibrated and len(job.seeds.standard) > 1:
+            raise InfrastructureFault(
+                "reference",
+                "the reference's output is the same whatever goes in, so that nothing can be learned about a kernel; "
+                "choose another problem, or --protocol verified",
+            )
+
+    def _look_for_randomness(self, slot: int) -> None:
+        """Runs the reference again on the same inputs: one that disagrees with itself can match nothing."""
+        job = self._job
+        reference = job.arm("reference")
+        with job.reference_faults(), job.trusted.lent_to(reference):
+            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_correctness"])
+            job.clock.turn(reference, job.trusted, first=slot, calls=1, gated=False, deadline_s=_REFERENCE_S)
+            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
+        difference = relative_difference(job.store.expected, job.store.snapshot, slot, job.device)
+        job.result["reference_random"] = difference > _RANDOM
+        if difference > _RANDOM:
+            job.flags.append("the reference disagrees with itself on equal inputs: its forward is random")
+
+    def _explain_read_only_input(self, fault: SubmissionFault, slot: int) -> None:
+        """An honest in-place write ends in a bare fault; once more with writable inputs tells whether that was it."""
+        job = self._job
+        if fault.status != "ILLEGAL_ACCESS" or job.plan.exclusive:
+            return
+        writable = job.open_slots(writable=True)
+        readable, job.lent = job.lent, writable
+        try:
+            job.recreate_submission("standard")
+            job.call_submission("standard", first=slot, calls=1, gated=False)
+        except SubmissionFault as second:
+            if second.status == "TAMPERED":
+                fault.message = (
+                    f"forward writes to its input, which is read-only ({fault.message}); write to a new tensor"
+                )
+        finally:
+            job.stop_arm("submission")
+            job.lent = readable
+
+    def hidden_trials(self) -> None:
+        """Raises SubmissionFault at the first that fails."""
+        job = self._job
+        job.begin_hidden()
+        for hidden, seed in zip(job.protocol["hidden_inputs"], job.seeds.hidden, strict=True):
+            factor = hidden["factor"]
+            draw = partial(job.prepare, [seed], factor=factor)
+            reason = job.problem["dropped"].get(hidden["name"])
+            self._hidden_trial(hidden["name"], draw, reason, with_ceiling=True, factor=factor)
+        for probe, seed in zip(job.protocol["probes"], job.seeds.probes, strict=True):
+            change = partial(prepare_probe, job, probe, seed)
+            most = LARGEST_ERROR.get(probe, ILL_CONDITIONED)
+            if self._hidden_trial(probe, change, None, with_ceiling=False, most=most):
+                job.tolerated.append(probe)
+        job.truth.close_checks()
+
+    def _hidden_trial(
+        self, name: str, prepare: Callable[..., object], reason: str | None, *, with_ceiling: bool,
+        most: float = ILL_CONDITIONED, **evidence: Any,
+    ) -> bool:  # fmt: skip
+        """One hidden check; False when it is dropped: the reference itself does not bear these inputs."""
+        job = self._job
+        slot = len(job.seeds.standard) % job.plan.slots
+        if reason is None:
+            refused = prepare(first=slot)
+            reason = refused if isinstance(refused, str) else None
+        if reason is None:
+            nonfinite = count_nonfinite(job.store.expected, slot, job.device)
+            if nonfinite and not self._nonfinite_allowed:
+                reason = f"{nonfinite} elements of the reference's own output are NaN or infinite"
+        comparison: Comparison | str = reason or ""
+        if reason is None:
+            job.call_submission("hidden", first=slot, calls=1, gated=False)
+            comparison = job.truth.judge(slot, with_ceiling=with_ceiling, most=most)
+        if isinstance(comparison, str):
+            evidence = {"dropped": comparison, **evidence}
+            job.checks.append({"name": f"hidden-{name}", "stage": "hidden", "passed": None, "evidence": evidence})
+            return False
+        job.record(f"hidden-{name}", "hidden", comparison, **evidence)
+        if not comparison.passed:
+            raise SubmissionFault("WRONG_HIDDEN", "hidden", words_of(comparison, f"hidden inputs {name}"))
+        return True
+
+    def _anatomy(self, comparison: Comparison) -> dict[str, Any]:
+        """How the output of a standard trial is wrong. Never of a hidden one: it is told to the agent."""
+        job = self._job
+        if job.truth.wrong is None:
+            return {}
+        expected, found, rows = job.truth.wrong
+        tolerance = job.protocol["tolerance"]
+        absolute = None if job.truth.calibrated else comparison.widened_to or tolerance["absolute"]
+        try:
+            anatomy = describe(comparison, expected, found, rows, absolute, tolerance["relative"])
+        except (ArithmeticError, LookupError, RuntimeError, ValueError) as e:  # it looks at what the submission wrote
+            job.flags.append(f"where the output is wrong could not be told: {type(e).__name__}")
+            return {}
+        return {} if anatomy is None else {"anatomy": anatomy}
+
+
+def prepare_probe(job: Job, probe: str, seed: int, *, first: int) -> str | None:
+    """The probe's inputs and outputs, or why there are none."""
+    touched = False
+
+    def change() -> None:
+        nonlocal touched
+        touched = apply_probe(job.store.masters, first, probe, job.seeds.transform)
+
+    try:
+        job.prepare([seed], first=first, change=change)
+    except InfrastructureFault as fault:
+        if fault.kind != "reference" or job.arm("reference").ended:
+            raise
+        flags = job.protocol["tf32"]["reference_timing"]
+        with job.reference_faults():
+            job.arm("reference").ask("tf32", timeout_s=60.0, tf32=flags)
+        return str(fault)
+    return None if touched else "the inputs hold nothing that it may change"
+
+
+def words_of(comparison: Comparison, where: str) -> str:
+    text = (
+        f"{where}: {comparison.mismatched} of {comparison.elements} elements differ; "
+        f"largest absolute error {comparison.max_abs_error:.3g}, relative {comparison.max_rel_error:.3g}"
+    )
+    if comparison.first:
+        first = comparison.first
+        text += f"; output {first['output']} at {first['index']}: expected {first['expected']}, found {first['found']}"
+    return text
