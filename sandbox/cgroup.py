@@ -28,6 +28,13 @@ class Memory:
                 self._limit = int(_read(limit))
                 break
 
+    def shared_bytes(self) -> int:
+        """What lies in memory files and in tmpfs, of all processes; 0 where nothing is limited."""
+        if self._limit is None:
+            return 0
+        counts = dict(line.split() for line in _read(self._stat).splitlines())
+        return int(counts.get("total_shmem", counts.get("shmem", 0)))
+
     def share(self) -> float:
         """In use, as a share of the limit."""
         if self._limit is None:

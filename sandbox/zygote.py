@@ -43,9 +43,10 @@ _KERNEL_SHARE = 0.1
 class Zygote:
     """The judge's handle on the fork server; a context manager."""
 
-    def __init__(self, channel: Channel, pid: int) -> None:
+    def __init__(self, channel: Channel, pid: int, *, contained: bool) -> None:
         self._channel = channel
         self.pid = pid
+        self.contained = contained
 
     @classmethod
     def start(cls, root: str, *, contained: bool) -> Zygote:
@@ -69,7 +70,7 @@ class Zygote:
             finally:
                 os._exit(status)
         theirs.close()
-        return cls(Channel(ours), pid)
+        return cls(Channel(ours), pid, contained=contained)
 
     def __enter__(self) -> Zygote:
         return self

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
 
@@ -71,6 +72,8 @@ class Arm:
         self._alone: bool = started["alone"]
         self._channel = Channel(ours, max_frame_bytes=MAX_RUNNER_FRAME_BYTES, spin=setting.device == "cuda")
         self._ended: tuple[int, bool] | None = None
+        self._memory = cgroup.Memory()
+        self._shared_before = self._memory.shared_bytes() if zygote.contained else 0
         self._paused: set[int] = set()
         self._ran_ns = 0
         self.build: Callable[[Any, float, Callable[[], None]], tuple[Message, list[int]]] | None = None
@@ -244,7 +247,13 @@ class Arm:
         return done
 
     def _file_bytes(self) -> int:
-        """What lies in files without a name (memfds above all) that only the runner's processes hold open."""
+        """What lies in files without a name (memfds above all) that only the runner's processes hold open.
+
+        In a container the judge may not look at another user's descriptors: there it is what has been added to files in
+        memory since the runner was started, by anybody.
+        """
+        if self._zygote.contained:
+            return max(0, self._memory.shared_bytes() - self._shared_before)
         files: dict[tuple[int, int], int] = {}
         for pid in self._pids():
             for kept in _open_files(pid):

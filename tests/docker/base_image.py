@@ -55,6 +55,7 @@ PACKAGES = [
     "libc6-dev",
     "mount",
     "ncurses-base",
+    "openssl",
     "sed",
     "util-linux",
 ]
