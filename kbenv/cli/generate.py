@@ -25,7 +25,6 @@ from kbenv.cli.agents import (
     read_prompt_options,
 )
 from kbenv.cli.judging import add_judging_options
-from kbenv.cli.lanes import in_lanes
 from kbenv.cli.run import (
     EXIT_BUDGET,
     EXIT_DONE,
@@ -67,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         ModelError: the service failed for good.
     """
     from kbenv.agents.model import BudgetedModel, BudgetSpentError
+    from kbenv.agents.parallel import in_order
     from kbenv.problems import list_problems
     from kbenv.prompt import render_prompt
     from kbenv.protocol import get_protocol
@@ -98,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _answer(problem.id, prompt, budgeted, store, n, at_once if model.service is not None else 1)
 
     try:
-        for problem, new in in_lanes(problems, answer, arguments.parallel or 1):
+        tasks = [partial(answer, problem) for problem in problems]
+        for problem, new in zip(problems, in_order(tasks, arguments.parallel or 1), strict=True):
             asked += new
             print(f"{problem.id}: {n} answers" + (f" ({new} new)" if new < n else ""), flush=True)
     except BudgetSpentError as error:
