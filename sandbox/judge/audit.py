@@ -26,12 +26,12 @@ import torch
 from ..layout import Arena
 from ..wire import Message
 from ..zygote import Zygote
-from .arm import ArmError
+from .arm import REFERENCE_S, ArmError
 from .calibration import ILL_CONDITIONED
 from .checks import prepare_probe
 from .compare import CHUNK_ELEMENTS
 from .faults import InfrastructureFault
-from .job import REFERENCE_S, Job
+from .job import Job
 from .plan import DoesNotFitError, Plan
 from .probe import LARGEST_ERROR
 from .seeds import Seeds

@@ -20,7 +20,6 @@ from .probe import LARGEST_ERROR, apply_probe
 if TYPE_CHECKING:
     from .job import Job
 
-_REFERENCE_S = 300.0
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
 _KEPT_BYTES = 1 << 26
@@ -82,11 +81,7 @@ class Checks:
     def _look_for_randomness(self, slot: int) -> None:
         """Runs the reference again on the same inputs: one that disagrees with itself can match nothing."""
         job = self._job
-        reference = job.arm("reference")
-        with job.reference_faults(), job.trusted.lent_to(reference):
-            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_correctness"])
-            job.clock.turn(reference, job.trusted, first=slot, calls=1, gated=False, deadline_s=_REFERENCE_S)
-            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
+        job.call_reference("reference_correctness", first=slot, calls=1)
         difference = relative_difference(job.store.expected, job.store.snapshot, slot, job.device)
         job.result["reference_random"] = difference > _RANDOM
         if difference > _RANDOM:
@@ -183,9 +178,6 @@ def prepare_probe(job: Job, probe: str, seed: int, *, first: int) -> str | None:
     except InfrastructureFault as fault:
         if fault.kind != "reference" or job.arm("reference").ended:
             raise
-        flags = job.protocol["tf32"]["reference_timing"]
-        with job.reference_faults():
-            job.arm("reference").ask("tf32", timeout_s=60.0, tf32=flags)
         return str(fault)
     return None if touched else "the inputs hold nothing that it may change"
 

@@ -19,7 +19,7 @@ import torch
 from ..layout import Arena, Layout, leaf_from_json
 from ..wire import Message
 from ..zygote import Zygote
-from .arm import Arm, ArmError, Setting
+from .arm import REFERENCE_S, Arm, ArmError, Setting
 from .artifacts import Artifacts
 from .build import Builds
 from .checks import Checks, words_of
@@ -37,7 +37,6 @@ from .timing import BASELINE, measure, measure_alone
 from .truth import Truth
 from .variant import measure_compiled
 
-REFERENCE_S = 300.0
 _ROLES = ("reference", "submission", "null", BASELINE)
 _BUILDER = "builder"
 
@@ -346,15 +345,28 @@ class Job:
             reference.ask("draw", timeout_s=REFERENCE_S, first=first, seeds=list(seeds), on_device=on_device)
             copy_slots(self.trusted.inputs, self.store.masters, first, calls)
             self.synchronize()
-            if factor != 1.0:
-                _scale(self.store.masters, first, calls, factor)
-            if change is not None:
-                change()
-            flags = reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_correctness"])
-            self.result["tf32"]["reference_correctness"] = flags["tf32"]
-            self.clock.turn(reference, self.trusted, first=first, calls=calls, gated=False, deadline_s=REFERENCE_S)
-            copy_slots(self.store.snapshot, self.store.expected, first, calls)
-            reference.ask("tf32", timeout_s=60.0, tf32=self.protocol["tf32"]["reference_timing"])
+        if factor != 1.0:
+            _scale(self.store.masters, first, calls, factor)
+        if change is not None:
+            change()
+        self.call_reference("reference_correctness", first=first, calls=calls)
+        copy_slots(self.store.snapshot, self.store.expected, first, calls)
+
+    def call_reference(self, flags: str, *, first: int, calls: int, op: str = "turn") -> Turn:
+        """One turn of the reference under the TF32 flags of a phase; its outputs are in the snapshot.
+
+        Afterwards those of the baseline hold again.
+        """
+        reference, table = self._arms["reference"], self.protocol["tf32"]
+        with self.reference_faults(), self.trusted.lent_to(reference):
+            self.result["tf32"][flags] = reference.ask("tf32", timeout_s=REFERENCE_S, tf32=table[flags])["tf32"]
+            try:
+                return self.clock.turn(
+                    reference, self.trusted, first=first, calls=calls, gated=False, op=op, deadline_s=REFERENCE_S
+                )
+            finally:
+                if not reference.ended:
+                    reference.ask("tf32", timeout_s=REFERENCE_S, tf32=table["reference_timing"])
 
     def call_submission(
         self, stage: str, *, first: int, calls: int, gated: bool, apart: bool = False, events: bool = False

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .arm import ArmError
+from .arm import REFERENCE_S, ArmError
 from .slots import Slots, copy_slots
 
 if TYPE_CHECKING:
     from .job import Job
 
-_REFERENCE_S = 300.0
 _METHODS = {
     "cuda": "inputs + the PyTorch allocator's peak over one forward (self-reported by each runner)",
     "device": "inputs + the reference's peak as its PyTorch allocator reports it; the submission's as the judge saw it",
@@ -48,7 +47,7 @@ def measure_memory(job: Job) -> None:
     if not job.protocol["memory"]:
         return
     with job.reference_faults():
-        reference = peak(job, "reference", job.trusted, _REFERENCE_S)
+        reference = peak(job, "reference", job.trusted, REFERENCE_S)
     with job.submission_faults("memory"):
         submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"))
     if reference is None or submission is None:

@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..wire import Message
-from .arm import ArmError
+from .arm import REFERENCE_S, ArmError
 from .slots import copy_slots
 
 if TYPE_CHECKING:
     from .job import Job
 
-_REFERENCE_S = 300.0
 _SLACK = 0.9
 _REPEATS = 5
 _GPU_COPY_BYTES, _GPU_BATCH, _GPU_MATMUL = 256 << 20, 16, 8192
@@ -177,7 +176,7 @@ def _ask_cost(job: Job) -> Cost:
     with slots.lent_to(arm):
         copy_slots(job.store.masters, slots.inputs, 0, 1)
         job.synchronize()
-        answer = arm.ask("cost", timeout_s=_REFERENCE_S)
+        answer = arm.ask("cost", timeout_s=REFERENCE_S)
     return read_cost(answer, len(job.signature.inputs.leaves))
 
 

@@ -18,7 +18,7 @@ import torch
 
 from ..buffers import Buffer, create_buffer
 from ..layout import Arena, Layout
-from .arm import ArmError
+from .arm import REFERENCE_S, ArmError
 from .calibration import ILL_CONDITIONED, Calibration, Deviation, Rule, clearly_within, float64_leaf
 from .compare import Comparison, compare
 from .faults import InfrastructureFault
@@ -26,8 +26,6 @@ from .probe import jitter
 
 if TYPE_CHECKING:
     from .job import Job
-
-_REFERENCE_S = 300.0
 
 
 class Truth:
@@ -78,7 +76,7 @@ class Truth:
             self.errors["rounding"] = calibration.add_variant(exact, job.store.expected, slot, row=0)
         self._ceiling_holds = True
         if job.protocol["tf32"]["reference_correctness"] != job.protocol["tf32"]["reference_timing"]:
-            self._run_reference(slot, 1, "reference_timing")
+            job.call_reference("reference_timing", first=slot, calls=1)
             self.errors["baseline"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
             self._ceiling_holds = self._within_ceiling(slot, job.store.snapshot, share=0.5).passed
         if self._has_products:
@@ -185,12 +183,12 @@ class Truth:
                 self._exact_buffer = create_buffer(job.device, layout.slot_bytes)
                 self._exact = Arena(self._exact_buffer.flat, layout, 1)
                 reference.ask(
-                    "attach_exact", timeout_s=_REFERENCE_S, leaves=[leaf.to_json() for leaf in layout.leaves],
+                    "attach_exact", timeout_s=REFERENCE_S, leaves=[leaf.to_json() for leaf in layout.leaves],
                     descriptors=[self._exact_buffer.open_descriptor(writable=True)],
                 )  # fmt: skip
             with job.trusted.lent_to(reference):
                 self._fill_inputs(slot)
-                reference.ask("exact", timeout_s=_REFERENCE_S, slot=slot)
+                reference.ask("exact", timeout_s=REFERENCE_S, slot=slot)
         except MemoryError as e:
             self._no_exact = f"no memory for its output ({e})"
         except ArmError as e:
@@ -207,7 +205,7 @@ class Truth:
         self._exact = None
         if self._exact_buffer is not None:
             with self._job.reference_faults():
-                self._job.arm("reference").ask("forget_exact", timeout_s=_REFERENCE_S)
+                self._job.arm("reference").ask("forget_exact", timeout_s=REFERENCE_S)
             self._exact_buffer.close()
             self._exact_buffer = None
 
@@ -216,26 +214,9 @@ class Truth:
         job.trusted.inputs.slot(slot).copy_(job.store.masters.slot(slot))
         job.synchronize()
 
-    def _run_reference(self, first: int, calls: int, flags: str) -> None:
-        """One turn of the reference under the flags of a phase; its outputs are in the snapshot."""
-        job = self._job
-        reference = job.arm("reference")
-        with job.reference_faults(), job.trusted.lent_to(reference):
-            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"][flags])
-            job.clock.turn(reference, job.trusted, first=first, calls=calls, gated=False, deadline_s=_REFERENCE_S)
-            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
-
     def _truncate_products(self, first: int, calls: int) -> None:
-        """As `_run_reference` in fp32, with the operands of products cut to TF32; learns whether there are any."""
-        job = self._job
-        reference = job.arm("reference")
-        with job.reference_faults(), job.trusted.lent_to(reference):
-            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_correctness"])
-            turn = job.clock.turn(
-                reference, job.trusted, first=first, calls=calls, gated=False, op="truncated_turn",
-                deadline_s=_REFERENCE_S,
-            )  # fmt: skip
-            reference.ask("tf32", timeout_s=60.0, tf32=job.protocol["tf32"]["reference_timing"])
+        """The reference in fp32, with the operands of products cut to TF32; learns whether there are any."""
+        turn = self._job.call_reference("reference_correctness", first=first, calls=calls, op="truncated_turn")
         self._has_products = turn.products > 0
 
     def _run_jittered(self, first: int, calls: int, flags: str) -> None:
@@ -243,7 +224,7 @@ class Truth:
         masters, slots, seed = self._job.store.masters, range(first, first + calls), self._job.seeds.transform
         jitter(masters, slots, seed)
         try:
-            self._run_reference(first, calls, flags)
+            self._job.call_reference(flags, first=first, calls=calls)
         finally:
             jitter(masters, slots, seed)
 
@@ -261,7 +242,7 @@ class Truth:
         if comparison.passed or ceiling is None or flags["reference_correctness"] == flags["reference_timing"]:
             return comparison
         found = Arena(job.store.snapshot.flat.clone(), job.signature.outputs, job.plan.slots)
-        self._run_reference(first, calls, "reference_timing")
+        job.call_reference("reference_timing", first=first, calls=calls)
         baseline = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
         self.wrong = (job.store.expected, found, (first, first))
         if baseline.passed:
