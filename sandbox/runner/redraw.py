@@ -152,12 +152,13 @@ def _values(secret: int, key: Key, *, wide: bool) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _filled_memory() -> Iterator[None]:
-    was, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # torch.use_deterministic_algorithms does the same and imports torch._inductor, which takes 1 to 4 seconds
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(was, warn_only=warned)
+        torch.set_deterministic_debug_mode(before)
 
 
 def keys_to_json(keys: list[Key]) -> list[list[Any]]:

@@ -105,6 +105,7 @@ class Runner:
         self._fill: list[torch.Tensor] = []
         self._perturbation: Perturbation | None = None
         self._training: dict[torch.nn.Module, bool] = {}
+        self._to_freeze = 2  # before the first call, and after it: that may import, too
 
     def describe(self) -> Message:
         if self._device != "cuda":
@@ -329,9 +330,15 @@ class Runner:
         return {}
 
     def do_collect(self, _: Message, __: list[int]) -> Message:
-        """Before a turn: the garbage collector's work is done now, and it starts none of its own in the turn."""
+        """Before a turn: the garbage collector's work is done now, and it starts none of its own in the turn.
+
+        What lives at the first of them was imported, and later ones need not look at it again (45 ms with Dynamo).
+        """
         gc.collect()
         gc.disable()
+        if self._to_freeze > 0:
+            self._to_freeze -= 1
+            gc.freeze()
         return {}
 
     # -- calls --------------------------------------------------------------------------------------------------------
