@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..layout import flatten
 from ..wire import Message
+from .dispatch import DispatchMode
 
 _GATHERS = frozenset(
     {"embedding", "_embedding_bag", "_embedding_bag_forward_only", "index", "index_select", "gather", "take"}
@@ -38,12 +38,7 @@ def count_cost(forward: Callable[[], Any], given: Sequence[torch.Tensor]) -> Mes
     return {"reads": counter.reads, "written": written, "flops": counter.flops}
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its __init_subclass__
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: to be hidden from the compiler, which is not there, costs the compiler's import (two seconds)."""
-        return False
-
+class _Counter(DispatchMode):
     def __init__(self, given: Sequence[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         from torch.utils.flop_counter import flop_registry  # no other runner needs it

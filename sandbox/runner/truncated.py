@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+
+from .dispatch import DispatchMode
 
 _LOW_BITS = 0x1FFF
 _aten: Any = torch.ops.aten
@@ -23,7 +24,7 @@ _OPERANDS: dict[Any, slice] = {
 """Which arguments are operands."""
 
 
-class TruncatedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class TruncatedProducts(DispatchMode):
     """While it is active the operands of products are cut. `products` counts them."""
 
     def __init__(self) -> None:
