@@ -11,13 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kbenv.sandbox.judge import calibration as module
+from kbenv.sandbox.judge.blocks import block_length, slice_length
 from kbenv.sandbox.judge.calibration import (
     Calibration,
+    Closer,
     Rule,
-    block_length,
     clearly_within,
     float64_leaf,
-    slice_length,
     tied_indices,
 )
 from kbenv.sandbox.judge.compare import Comparison
@@ -548,3 +548,40 @@ def test_a_number_repeated_over_its_block_is_judged_at_the_median_blocks_scale()
     wrong = rows[2].clone()
     wrong[7] += 1e-4
     assert reference.judge([wrong.float()]).mismatched == 40
+
+
+def test_an_element_that_was_looked_at_closer_is_judged_by_its_own_error_and_alone():
+    exact = torch.ones(4, 300, dtype=torch.float64)
+    found, fp32 = exact.float(), exact.float()
+    found[2, 7], found[3, 299] = 1.01, 1.01
+    calibration = Calibration(RULE, "cpu")
+    e, f, r = (arena_of([x]) for x in (exact, found, fp32))
+    calibration.begin(e, 0)
+    calibration.add_variant(e, r, 0)
+    assert calibration.compare(e, f, 0, r, []).mismatched == 2
+    places = calibration.outside[0]
+    assert places.tolist() == [607, 1199]
+
+    def outside(*errors: float) -> list[int]:
+        closer = {0: Closer(places, torch.tensor(errors, dtype=torch.float64))}
+        calibration.compare(e, f, 0, r, [], closer=closer)
+        return calibration.outside[0].tolist()
+
+    assert outside(1e-3, 1e-3) == []
+    assert outside(1e-3, 0.0) == [1199]
+    assert outside(5e-4, 1e-3) == [607]
+
+
+def test_a_block_that_few_elements_spoil_names_those_and_one_that_is_off_everywhere_names_all():
+    exact = torch.ones(8, 300, dtype=torch.float64)
+    fp32 = exact.float()
+    found = fp32.clone()
+    found[1, 5] += 1e-2  # within what one element may be off by, not what the block may
+    found[6] += 4e-4 * torch.where(torch.arange(300) % 2 == 0, 1.0, -1.0)
+    calibration = Calibration(Rule(element_factor=16.0, element_floor=0.1, rms_factor=2.5, rms_floor=1e-4), "cpu")
+    e, f, r = (arena_of([x]) for x in (exact, found, fp32))
+    calibration.begin(e, 0)
+    calibration.add_variant(e, r, 0)
+    comparison = calibration.compare(e, f, 0, r, [])
+    assert comparison.mismatched == 301
+    assert calibration.outside[0].tolist() == [305, *range(1800, 2100)]

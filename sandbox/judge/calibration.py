@@ -13,30 +13,33 @@ of value and error, either of which may be small by chance: it is judged at the 
 larger.
 
 Why these statistics: rounding errors of independent operations are close to normal, so that the largest of 10^9 lies
-near 6 standard deviations. The element
-bound leaves room for both and finds single wrong elements; the block bound finds what is a little wrong everywhere,
-such as a computation in bfloat16 (eight times TF32's error).
+near 6 standard deviations. The element bound leaves room for both and finds single wrong elements; the block bound
+finds what is a little wrong everywhere, such as a computation in bfloat16 (eight times TF32's error).
+
+One element may be far more sensitive than its neighbours, and close to exact in the reference's few runs by chance.
+Where few are outside, they are looked at closer: the reference runs some more times with its operators' results moved
+by a unit in the last place, and what is seen at those elements alone is allowed there, `element_factor` times.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from ..layout import Arena, Leaf
+from .blocks import LEAST_FOR_RMS, PLAIN, Blocks, block_length, off_by, slice_length, summarise
 from .compare import CHUNK_ELEMENTS, Comparison, describe_element
 
-_SHORT_ROW, _LONG_ROW, _BLOCK, _LONG_BLOCK = 32, 4096, 256, 1024
-_LEAST_FOR_RMS = 32
-"""Elements in a block whose root mean square is judged: of fewer it says little."""
 _LEAST = 1.2e-38
 """Absolute: the smallest normal number of fp32, below which honest code may flush to zero."""
-_LARGEST = 3.5e38
-"""What is beyond fp32's range says nothing about its neighbours' scale."""
+_SETTLED = 0.7
+"""Of a block's bound, which is at most that of its elements: beyond it these are looked at one by one."""
+_FAR = 4.0
+"""Times a block's limit: where what is within alone would pass, those beyond are what is wrong with the block."""
 _LEAST_BLOCKS = 8
 """Of fewer the median says little."""
 ILL_CONDITIONED = 0.03
@@ -66,18 +69,6 @@ class Deviation:
 
 
 @dataclass
-class Blocks:
-    """By block of one output, float64: elements, sums of squares, the largest magnitude, whether most were cut off, and
-    whether all elements are one number."""
-
-    size: torch.Tensor
-    squares: torch.Tensor
-    largest: torch.Tensor
-    cut_off: torch.Tensor
-    repeated: torch.Tensor
-
-
-@dataclass
 class Bounds:
     """By block of one output: elements, root mean squares of values and of errors, the largest error; and `relative`:
     the error as a share of any value that is at least to be allowed for."""
@@ -87,6 +78,19 @@ class Bounds:
     error: torch.Tensor
     largest_error: torch.Tensor
     relative: float
+
+
+@dataclass(frozen=True)
+class Closer:
+    """Elements of one output that were looked at closer: places in the order of memory, ascending, and the largest
+    error of the reference's runs at each, float64."""
+
+    places: torch.Tensor
+    error: torch.Tensor
+
+    def between(self, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        here = (self.places >= start) & (self.places < end)
+        return self.places[here] - start, self.error[here]
 
 
 @dataclass
@@ -147,23 +151,6 @@ class Scale:
         return Bounds(size, value, torch.maximum(error, value * relative), self.largest_error, relative)
 
 
-def slice_length(leaf: Leaf) -> int:
-    """Elements in a slice along the outermost axis; all of them where there is but one axis."""
-    sizes = [size for stride, size in sorted(zip(leaf.strides, leaf.shape, strict=True)) if size > 1]
-    return math.prod(sizes[:-1]) if len(sizes) > 1 else max(1, leaf.elements)
-
-
-def block_length(leaf: Leaf) -> int:
-    """Whole rows of the fastest axis where they are of a good length, so that a block holds one row's scale."""
-    sizes = [size for stride, size in sorted(zip(leaf.strides, leaf.shape, strict=True)) if size > 1]
-    row = sizes[0] if sizes else 1
-    if row < _SHORT_ROW:
-        return _BLOCK
-    if row <= _LONG_ROW:
-        return row
-    return next((length for length in range(_LONG_BLOCK, _BLOCK - 1, -1) if row % length == 0), _LONG_BLOCK)
-
-
 def clearly_within(rule: Rule, expected: Arena, found: Arena, slot: int, device: str) -> Comparison | None:
     """A test in fp32 arithmetic that suffices: None where it does not settle the matter.
 
@@ -202,6 +189,8 @@ class Calibration:
         self.rule = rule
         self._device = device
         self._scales: dict[tuple[int, int], Scale] = {}
+        self.outside: dict[int, torch.Tensor] = {}
+        """By output: where, in the order of memory, the last comparison found it outside; of floating ones."""
         self.relative: dict[int, float] = {}
         """By output: the largest relative error of the reference on inputs as the problem draws them; it stands in
         where blocks are few."""
@@ -211,7 +200,7 @@ class Calibration:
         for index, leaf in enumerate(expected.layout.leaves):
             length = block_length(leaf)
             parts = _parts(expected, slot if row is None else row, index, length, self._device)
-            value = _summarise(parts if _is_inexact(leaf) else iter(()), length)
+            value = summarise(parts if _is_inexact(leaf) else iter(()), length)
             zero = torch.zeros_like(value.squares)
             self._scales[slot, index] = Scale(length, slice_length(leaf), value, zero, zero)
 
@@ -227,7 +216,7 @@ class Calibration:
                 _parts(variant, slot, index, scale.length, self._device), strict=True,
             )  # fmt: skip
             if _is_inexact(leaf):
-                error = _summarise((_finite_difference(e, v) for e, v in pairs), scale.length)
+                error = summarise((off_by(e, v) for e, v in pairs), scale.length)
                 scale.error = torch.maximum(scale.error, error.squares)
                 scale.largest_error = torch.maximum(scale.largest_error, error.largest)
                 deviations[index] = scale.deviation(error.squares, leaf.elements)
@@ -254,17 +243,21 @@ class Calibration:
 
     def compare(
         self, expected: Arena, found: Arena, slot: int, fp32: Arena, inputs: Sequence[torch.Tensor], *,
-        row: int | None = None,
+        row: int | None = None, closer: Mapping[int, Closer] | None = None,
     ) -> Comparison:  # fmt: skip
         """Judges every element and every block of a slot; `inputs` tell where an index may be another.
+
+        Elements in `closer` (by output) may be off by `element_factor` times the error that is known of them, too.
 
         `expected` holds float64 (in its slot `row`) or the exact fp32 reference; where `fp32`, the reference in its own
         type, is not finite, the same must stand, or what float64 says.
         """
         into = Comparison()
+        self.outside = {}
         for index, leaf in enumerate(found.layout.leaves):
             scale = self._scales[slot, index]
             start = 0
+            outside: list[torch.Tensor] = []
             triples = zip(
                 _parts(expected, slot if row is None else row, index, scale.length, self._device),
                 _parts(found, slot, index, scale.length, self._device),
@@ -275,7 +268,11 @@ class Calibration:
             tied: torch.Tensor | None = None
             for e, f, r in triples:
                 if bounds is not None:
-                    self._compare_floating(into, leaf, index, start, scale.length, bounds, e, f, r)
+                    if not self._settle(into, index, start, scale.length, bounds, e, f):
+                        known = (closer or {}).get(index)
+                        outside.append(
+                            self._compare_floating(into, leaf, index, start, scale.length, bounds, e, f, r, known)
+                        )
                 else:
                     wrong = _differing(scale, start, e, f)
                     if bool(wrong.any()):
@@ -286,12 +283,49 @@ class Calibration:
                     error = (f.double() - e.double()).abs()
                     _count(into, leaf, index, start, e, f, wrong, torch.where(wrong, error, 0.0))
                 start += e.numel()
+            if outside:
+                self.outside[index] = torch.cat(outside)
         return into
+
+    def _settle(
+        self, into: Comparison, index: int, start: int, length: int, bounds: Bounds, e: torch.Tensor, f: torch.Tensor
+    ) -> bool:
+        """Whether every block is within by its largest difference and by its root mean square: few passes, in fp32."""
+        if e.is_complex():
+            return False
+        rule, first, largest_error = self.rule, start // length, 0.0
+        off, whole = off_by(e, f).float(), len(e) // length * length
+        used = []
+        for rows in (off[:whole].view(-1, length), off[whole:].view(1, -1)):
+            if rows.numel() == 0:
+                continue
+            blocks = slice(first, first + len(rows))
+            first += len(rows)
+            value, error = bounds.value[blocks], bounds.error[blocks]
+            spread = rule.element_factor * torch.maximum(error, bounds.relative * value)
+            allowed = torch.maximum(spread, rule.rms_factor * bounds.largest_error[blocks])
+            allowed += rule.element_floor * value + _LEAST
+            low, high = (x.double() for x in torch.aminmax(rows, dim=1))
+            largest = torch.maximum(low.abs(), high.abs())
+            rms = torch.linalg.vector_norm(rows, dim=1).double() / math.sqrt(rows.shape[1])
+            rms = torch.where(largest < 1 / PLAIN, largest, rms)  # where squares vanish
+            used.append(
+                torch.maximum(largest / allowed, rms / (rule.rms_factor * error + rule.rms_floor * value + _LEAST))
+            )
+            largest_error = max(largest_error, float(largest.max()))
+        most = float(torch.cat(used).max())
+        if not most < _SETTLED:  # NaN is not
+            return False
+        into.elements += e.numel()
+        into.tolerance_used = max(into.tolerance_used, most)
+        into.add_errors(index, largest_error, 0.0)
+        return True
 
     def _compare_floating(
         self, into: Comparison, leaf: Leaf, index: int, start: int, length: int, bounds: Bounds,
-        e: torch.Tensor, f: torch.Tensor, r: torch.Tensor,
-    ) -> None:  # fmt: skip
+        e: torch.Tensor, f: torch.Tensor, r: torch.Tensor, closer: Closer | None,
+    ) -> torch.Tensor:  # fmt: skip
+        """Returns where it is outside, in the order of memory."""
         rule, relative = self.rule, bounds.relative
         first, count = start // length, -(-e.numel() // length)
         blocks = slice(first, first + count)
@@ -316,20 +350,29 @@ class Calibration:
         allowed = spread + rule.element_floor * size + _LEAST
         within = finite & (difference <= allowed)
         wrong = torch.where(usual, ~within, ~(same | within))
+        if closer is not None and not e.is_complex():  # what is within by itself says nothing about its block
+            places, error_there = closer.between(start, start + e.numel())
+            itself = places[finite[places] & (difference[places] <= rule.element_factor * error_there)]
+            wrong[itself], difference[itself] = False, 0.0
         square = torch.zeros(count * length, dtype=torch.float64, device=e.device)
         square[: len(found)] = torch.where(usual & ~wrong, difference, 0.0).square()  # what is wrong counts already
         rms = (square.view(count, length).sum(dim=1) / sizes).sqrt()
         limit = rule.rms_factor * error + rule.rms_floor * value + _LEAST
-        judged = torch.where(sizes >= _LEAST_FOR_RMS, rms / limit, 0.0)
+        judged = torch.where(sizes >= LEAST_FOR_RMS, rms / limit, 0.0)
         bad = judged > 1
-        if bool(bad.any()):  # each element of the block is a little off: all count that are off at all
-            off = bad.repeat_interleave(length)[: len(found)] & (difference > 0)
-            wrong |= off
+        if bool(bad.any()):
+            far = difference > (_FAR * limit).repeat_interleave(length)[: len(found)]
+            square[: len(found)].masked_fill_(far, 0.0)
+            by_few = (square.view(count, length).sum(dim=1) / sizes).sqrt() <= limit
+            # else each element of the block is a little off: all count that are off at all
+            off, few = (x.repeat_interleave(length)[: len(found)] for x in (bad, by_few))
+            wrong |= off & torch.where(few, far, difference > 0)
         into.tolerance_used = max(into.tolerance_used, float((difference / allowed).max()), float(judged.max()))
         if e.is_complex():
             wrong = wrong.view(-1, 2).any(dim=1)
             difference = difference.view(-1, 2).amax(dim=1)
         _count(into, leaf, index, start, e, f, wrong, difference)
+        return start + wrong.nonzero().flatten()
 
 
 def _differing(scale: Scale, start: int, e: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
@@ -399,38 +442,6 @@ def _parts(arena: Arena, slot: int, index: int, length: int, device: str) -> Ite
 
 def _is_inexact(leaf: Leaf) -> bool:
     return leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex
-
-
-def _finite_difference(e: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    if e.is_complex():
-        return torch.view_as_real(v.to(e.dtype) - e).reshape(-1, 2).square().sum(dim=1).sqrt().nan_to_num(0.0, 0.0, 0.0)
-    difference = v.double() - e.double()
-    return torch.where(torch.isfinite(difference), difference, 0.0)
-
-
-def _summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:
-    """Of finite elements within fp32's range."""
-    summaries = [_summarise_part(part, length) for part in parts]
-    if not summaries:
-        none = torch.zeros(0, dtype=torch.float64)
-        return Blocks(none, none, none, none.bool(), none.bool())
-    return Blocks(*(torch.cat(column) for column in zip(*summaries, strict=True)))
-
-
-def _summarise_part(part: torch.Tensor, length: int) -> tuple[torch.Tensor, ...]:
-    count = -(-len(part) // length)
-    size = torch.full((count,), float(length), dtype=torch.float64, device=part.device)
-    size[-1] = len(part) - (count - 1) * length
-    padded = torch.ones(count * length, dtype=torch.bool, device=part.device)
-    padded[: len(part)] = part != 0
-    others = padded.view(count, length).sum(dim=1) - (length - size)
-    x = torch.zeros(count * length, dtype=torch.float64, device=part.device)
-    x[: len(part)] = part.abs()
-    x = torch.where(x <= _LARGEST, x, 0.0).view(count, length)  # NaN is not
-    cut_off = (others < _LEAST_FOR_RMS) & (others < size)
-    same = torch.ones(count * length, dtype=torch.bool, device=part.device)
-    same[: len(part)] = part == part[::length].repeat_interleave(length)[: len(part)]
-    return size, x.square().sum(dim=1), x.amax(dim=1), cut_off, same.view(count, length).all(dim=1)
 
 
 def float64_leaf(leaf: Leaf) -> Leaf:

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..layout import flatten
 from ..wire import Message
-from .dispatch import DispatchMode
+from .dispatch import DispatchMode, makes_view
 
 _GATHERS = frozenset(
     {"embedding", "_embedding_bag", "_embedding_bag_forward_only", "index", "index_select", "gather", "take"}
@@ -52,7 +52,7 @@ class _Counter(DispatchMode):
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
         packet = function._overloadpacket
-        if not _makes_view(function):
+        if not makes_view(function):
             gathers = packet.__name__ in _GATHERS
             for tensor in tree_leaves((args[1:] if gathers else args, kwargs)):
                 if isinstance(tensor, torch.Tensor) and (owner := self.owner_of(tensor)) is not None:
@@ -65,10 +65,6 @@ class _Counter(DispatchMode):
         """Which of the given tensors holds this one's memory."""
         address = tensor.data_ptr()
         return next((index for index, (low, high) in enumerate(self._spans) if low <= address < high), None)
-
-
-def _makes_view(function: Any) -> bool:
-    return any(a.alias_info is not None and not a.alias_info.is_write for a in function._schema.arguments)
 
 
 def _distinct_bytes(tensor: torch.Tensor) -> int:

@@ -30,6 +30,7 @@ from .cost import count_cost
 from .extension import Extensions
 from .parameters import Perturbation, describe_tensors, generator_state
 from .redraw import Redraw, keys_from_json, keys_to_json
+from .rounded import RoundedOperators
 from .trace import trace
 from .truncated import TruncatedProducts
 
@@ -202,6 +203,11 @@ class Runner:
         """`do_turn` with the operands of products cut to TF32; says how many products there were."""
         with TruncatedProducts() as mode:
             return self.do_turn(message, descriptors) | {"products": mode.products}
+
+    def do_rounded_turn(self, message: Message, descriptors: list[int]) -> Message:
+        """`do_turn` with what operators return moved by a unit in the last place."""
+        with RoundedOperators():
+            return self.do_turn(message, descriptors)
 
     def do_exact(self, message: Message, _: list[int]) -> Message:
         """forward in float64 on an input slot, into the float64 slot."""
