@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> None:
         done = {line["id"]: line["status"] for line in read(path)}
         records = [r for r in load_manifest() if r["split"] == options.split and runs_on(r, kind)]
         records = sorted(records, key=lambda record: draw(record["id"]))[: options.limit]
+        part, parts = options.shard
+        records = [r for r in records if int(draw(r["seed"]), 16) % parts == part % parts]
         seeds = {seed.name: seed for seed in load_seeds()}
         with open(path, "a") as file:
 
@@ -111,6 +113,13 @@ def run(options: argparse.Namespace) -> None:
                 line = {"id": record["id"]} | judge(evaluator, seed.problem, from_record(record).source)
                 note(line)
                 print(f"{number}/{len(records)} {line['id']}: {line['status']} ({line['seconds']} s)", flush=True)
+
+
+def shard(text: str) -> tuple[int, int]:
+    part, parts = map(int, text.split("/"))
+    if not 0 < part <= parts:
+        raise ValueError(f"expected K/N with K from 1 to N; found {text!r}")
+    return part, parts
 
 
 def read(path: Path) -> list[Record]:
@@ -204,6 +213,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--protocol", help="judge by this one")
     parser.add_argument("--split", choices=SPLITS, default="tune")
     parser.add_argument("--limit", type=int, help="the first so many in the order of a hash")
+    parser.add_argument("--shard", type=shard, default=(0, 1), metavar="K/N", help="of N parts, by seed, the K-th")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--sandbox", default="process")
     parser.add_argument("--clock", choices=("brisk", "full"), default="brisk")
