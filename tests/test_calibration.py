@@ -585,3 +585,22 @@ def test_a_block_that_few_elements_spoil_names_those_and_one_that_is_off_everywh
     comparison = calibration.compare(e, f, 0, r, [])
     assert comparison.mismatched == 301
     assert calibration.outside[0].tolist() == [305, *range(1800, 2100)]
+
+
+def test_a_rounding_of_the_outputs_usual_size_is_allowed_where_all_is_tiny_and_no_more():
+    """As of exp(x) - 1, where the reference has expm1."""
+    generator = torch.Generator().manual_seed(1)
+    calibration = Calibration(RULE, "cpu")
+
+    def judge(x: torch.Tensor, off: float, *, lasting: bool) -> Comparison:
+        exact, found = torch.expm1(x), (torch.expm1(x) + off * torch.randn(x.shape, generator=generator)).float()
+        e, f, r = (arena_of([y]) for y in (exact, found, exact.float()))
+        calibration.begin(e, 0)
+        calibration.add_variant(e, r, 0)
+        calibration.finish(0, lasting=lasting)
+        return calibration.compare(e, f, 0, r, [])
+
+    usual = torch.randn(40, 300, generator=generator, dtype=torch.float64)
+    assert judge(usual, 0.0, lasting=True).passed
+    assert judge(1e-6 * usual, 2**-24, lasting=False).passed
+    assert not judge(1e-6 * usual, 2**-20, lasting=False).passed

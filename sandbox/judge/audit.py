@@ -27,6 +27,7 @@ from ..layout import Arena
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import REFERENCE_S, ArmError
+from .blocks import PLAIN
 from .calibration import ILL_CONDITIONED
 from .checks import prepare_probe
 from .compare import CHUNK_ELEMENTS
@@ -358,10 +359,10 @@ def describe(arena: Arena, index: int, device: str) -> Message:
         if pivot is None and bool(usual.any()):
             pivot = float(part[usual][0])  # differences from it: equal elements have no spread at all
         x = torch.where(usual, part, pivot or 0.0)
-        difference = torch.where(usual, x - (pivot or 0.0), 0.0)
+        difference = x - (pivot or 0.0)
         sums = [
-            usual.sum().double(), difference.sum(), difference.square().sum(),
-            torch.where(usual, x, 0.0).square().sum(), torch.where(usual, x, 0.0).abs().max(),
+            usual.sum().double(), difference.sum(dtype=torch.float64), _squares(difference),
+            _squares(torch.where(usual, x, 0.0)), torch.where(usual, x, 0.0).abs().max().double(),
             (usual & (x.abs() < _SMALL)).sum().double(),
         ]  # fmt: skip
         count, shift, square, own, size, below = torch.stack(sums).tolist()
@@ -392,7 +393,7 @@ def compare_draws(first: Arena, second: Arena, index: int, mean: float | None, d
     squares, count = 0.0, 0.0
     for a, b in zip(_parts(first, index, device), _parts(second, index, device), strict=True):
         both = torch.isfinite(a) & torch.isfinite(b)
-        squares += float(torch.where(both, a - b, 0.0).square().sum())
+        squares += float(_squares(torch.where(both, a - b, 0.0)))
         count += float(both.sum())
         for name, value in (("zeros", 0.0), ("mean", mean), ("frozen", a)):
             if value is None or not bool(both.all()):
@@ -418,9 +419,9 @@ def relative_change(expected: Arena, found: Arena, device: str) -> float:
             both = torch.isfinite(a) & torch.isfinite(b)
             if floating:
                 differing += float((torch.isfinite(a) != torch.isfinite(b)).sum())
-                squares += float(torch.where(both, a - b, 0.0).square().sum())
-                sizes[0] += float(torch.where(both, a, 0.0).square().sum())
-                sizes[1] += float(torch.where(both, b, 0.0).square().sum())
+                squares += float(_squares(torch.where(both, a - b, 0.0)))
+                sizes[0] += float(_squares(torch.where(both, a, 0.0)))
+                sizes[1] += float(_squares(torch.where(both, b, 0.0)))
             else:
                 differing += float((a != b).sum())
         change = math.sqrt(squares / max(sizes)) if max(sizes) > 0 else 0.0
@@ -428,12 +429,20 @@ def relative_change(expected: Arena, found: Arena, device: str) -> float:
     return number(largest)
 
 
+def _squares(x: torch.Tensor) -> torch.Tensor:
+    """Their sum in float64, without a copy in it."""
+    norm: torch.Tensor = torch.linalg.vector_norm(x, dtype=torch.float64)
+    return norm.square()
+
+
 def _parts(arena: Arena, index: int, device: str) -> Iterator[torch.Tensor]:
-    """An output's elements in slot 0 as float64, some at a time."""
+    """An output's elements in slot 0, some at a time: as float64, or float32 where nothing comes near its range."""
     flat = arena.flat_leaf(0, index)
     for start in range(0, len(flat), CHUNK_ELEMENTS[device]):
         part = flat[start : start + CHUNK_ELEMENTS[device]].to(device)
-        yield (torch.view_as_real(part).reshape(-1) if part.is_complex() else part).double()
+        part = torch.view_as_real(part).reshape(-1) if part.is_complex() else part
+        plain = part.dtype is torch.float32 and bool(torch.stack(torch.aminmax(part)).abs().max() < PLAIN)
+        yield part if plain else part.double()
 
 
 def _equal(masters: Arena, found: Arena, index: int, device: str) -> bool:

@@ -38,6 +38,9 @@ _LEAST = 1.2e-38
 """Absolute: the smallest normal number of fp32, below which honest code may flush to zero."""
 _SETTLED = 0.7
 """Of a block's bound, which is at most that of its elements: beyond it these are looked at one by one."""
+_ROUNDING = 2.0**-24
+"""Of an output's usual size, an error is allowed for on other inputs: exp(x) - 1 may be computed by exponential and
+subtraction, and is off by that where x is tiny and the reference, which knows better, is not."""
 _FAR = 4.0
 """Times a block's limit: where what is within alone would pass, those beyond are what is wrong with the block."""
 _LEAST_BLOCKS = 8
@@ -131,8 +134,13 @@ class Scale:
             return self.relative
         return float((error / value).median().sqrt())
 
-    def bounds(self, relative: float) -> Bounds:
-        """What blocks are judged by; errors are at least `relative` to the values."""
+    @property
+    def usual(self) -> float:
+        """Root mean square of the median block."""
+        return float((self.value.squares / self.value.size).median().sqrt()) if len(self.value.size) else 0.0
+
+    def bounds(self, relative: float, absolute: float) -> Bounds:
+        """What blocks are judged by; errors are at least `relative` to the values, and at least `absolute`."""
         size, cut_off = self.value.size, self.value.cut_off
         value, error = ((squares / size).sqrt() for squares in (self.value.squares, self.error))
         if bool(cut_off.any()):
@@ -148,7 +156,8 @@ class Scale:
                 torch.where(repeated, torch.maximum(by_block, by_block[repeated].median()), by_block)
                 for by_block in (value, error)
             )
-        return Bounds(size, value, torch.maximum(error, value * relative), self.largest_error, relative)
+        error = torch.maximum(error, value * relative).clamp(min=absolute)
+        return Bounds(size, value, error, self.largest_error, relative)
 
 
 def clearly_within(rule: Rule, expected: Arena, found: Arena, slot: int, device: str) -> Comparison | None:
@@ -194,6 +203,10 @@ class Calibration:
         self.relative: dict[int, float] = {}
         """By output: the largest relative error of the reference on inputs as the problem draws them; it stands in
         where blocks are few."""
+        self.usual: dict[int, float] = {}
+        """By output: its root mean square on the first such inputs, by the median block."""
+        self._moved: set[int] = set()
+        """Slots whose inputs are not as the problem draws them."""
 
     def begin(self, expected: Arena, slot: int, *, row: int | None = None) -> None:
         """Forgets the slot and takes the values from `expected` (its slot `row`, where that is another)."""
@@ -234,9 +247,12 @@ class Calibration:
         A probe's does not last: one that is badly conditioned would loosen every check after it.
         """
         largest = 0.0
+        (self._moved.discard if lasting else self._moved.add)(slot)
         for (of_slot, index), scale in self._scales.items():
             if of_slot == slot:
                 largest = max(largest, scale.relative)
+                if lasting:
+                    self.usual.setdefault(index, scale.usual)
                 if lasting and scale.relative < ILL_CONDITIONED:
                     self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
         return largest
@@ -264,7 +280,8 @@ class Calibration:
                 _parts(fp32, slot, index, scale.length, self._device), strict=True,
             )  # fmt: skip
             relative = max(self.relative.get(index, 0.0), scale.typical)
-            bounds = scale.bounds(relative) if _is_inexact(leaf) else None
+            absolute = _ROUNDING * self.usual.get(index, 0.0) if slot in self._moved else 0.0
+            bounds = scale.bounds(relative, absolute) if _is_inexact(leaf) else None
             tied: torch.Tensor | None = None
             for e, f, r in triples:
                 if bounds is not None:
