@@ -13,8 +13,9 @@ SOURCE = r"""
 #include <math.h>
 void fused(const float *x, float *y, long rows, long columns) {
     for (long r = 0; r < rows; r++, x += columns, y += columns) {
-        float sum = 0;
-        for (long c = 0; c < columns; c++) sum += y[c] = expf(x[c]);
+        float sum = 0, top = x[0];
+        for (long c = 1; c < columns; c++) top = x[c] > top ? x[c] : top;
+        for (long c = 0; c < columns; c++) sum += y[c] = expf(x[c] - top);
         for (long c = 0; c < columns; c++) y[c] /= sum;
     }
 }
