@@ -283,7 +283,7 @@ _PRESETS: dict[str, Callable[[Precision], Protocol]] = {
     "kernelbench-v0": lambda precision: _kernelbench(precision, 1e-2, "kernelbench-v0"),
 }
 PROTOCOLS: tuple[str, ...] = tuple(_PRESETS)
-DEFAULT_PROTOCOL = "verified"
+DEFAULT_PROTOCOL = "hardened"
 
 
 def get_protocol(

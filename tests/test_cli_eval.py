@@ -102,7 +102,7 @@ def test_defaults(judge: Judge, source: Path) -> None:
     main(["eval", RELU, str(source)])
     assert judge.options.pop("on_phase") is not None
     assert judge.options == {
-        "protocol": "verified",
+        "protocol": "hardened",
         "precision": "fp32",
         "device": "auto",
         "sandbox": "auto",

@@ -85,7 +85,7 @@ def test_calls_that_lack_their_source_are_refused() -> None:
 @pytest.mark.slow
 def test_the_command_serves_a_real_judge_over_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "log.jsonl"
-    options = ["--device", "cpu", "--sandbox", "process", "--out", str(out)]
+    options = ["--protocol", "verified", "--device", "cpu", "--sandbox", "process", "--out", str(out)]
     server = mcp.StdioServerParameters(
         command=sys.executable,
         args=["-c", "from kbenv.cli import main; main()", "mcp", "core/level1/relu", *options],

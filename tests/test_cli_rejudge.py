@@ -140,7 +140,7 @@ def test_what_changed_is_said_and_why(
 def test_the_verdicts_are_a_run_beside_the_answers(upstream: Path, checkout: Path, judge: Judge) -> None:
     judge(VERDICTS)
     command(upstream, checkout)
-    report = read_report(upstream.with_name("a_model-verified"))
+    report = read_report(upstream.with_name("a_model-hardened"))
     assert report.whole is not None
     assert (report.whole.problems, report.whole.samples) == (2, 4)
     assert report.whole.correct.value == 1.0

@@ -322,7 +322,7 @@ def test_importing_kbenv_is_light() -> None:
         "heavy = {'torch', 'litellm', 'docker', 'kbenv.env', 'kbenv.evaluator', 'jinja2', 'pydantic'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "assert 'kbenv/SingleTurn-v0' in gymnasium.registry and 'kbenv/MultiTurn-v0' in gymnasium.registry\n"
-        "assert kbenv.Status.PASSED == 'PASSED' and kbenv.get_protocol().name == 'verified'\n"
+        "assert kbenv.Status.PASSED == 'PASSED' and kbenv.get_protocol().name == 'hardened'\n"
         "assert 'torch' not in sys.modules\n"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

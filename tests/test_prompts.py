@@ -274,7 +274,7 @@ def test_the_prompt_asks_for_the_devices_kernels_or_for_the_backend() -> None:
 def test_the_prompt_says_whether_a_custom_kernel_is_required() -> None:
     wanted = get_protocol(require_custom_kernel=True)
     assert "without one the answer is not credited" in render_prompt(make_problem(), wanted, "cpu")
-    assert "without one the answer" not in render_prompt(make_problem(), get_protocol(), "cpu")
+    assert "without one the answer" not in render_prompt(make_problem(), get_protocol("verified"), "cpu")
 
 
 def test_the_prompt_names_the_precision() -> None:

@@ -24,7 +24,7 @@ from kbenv.protocol import (
 
 def test_the_protocols_are_known_by_name() -> None:
     assert set(PROTOCOLS) == {"hardened", "kernelbench", "kernelbench-v0", "verified"}
-    assert DEFAULT_PROTOCOL == get_protocol().name == "verified"
+    assert DEFAULT_PROTOCOL == get_protocol().name == "hardened"
 
 
 @pytest.mark.parametrize(

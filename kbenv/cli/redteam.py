@@ -38,6 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--quick", action="store_true", help="a short clock and tight limits: wider intervals, same checks"
     )
+    parser.add_argument(
+        "--repeats", type=int, default=1, metavar="N", help="judge each honest file N times, with new draws each time"
+    )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write what came of each, as JSON")
     add_judging_options(parser)
     parser.set_defaults(func=run, protocol="hardened", require_custom_kernel=False)
@@ -54,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.sandbox.choice import choose_device
 
     first, step = parse_shard(arguments.shard)
+    if arguments.repeats < 1:
+        raise UsageError(f"--repeats takes a number from 1 up; found {arguments.repeats}")
     protocol = get_protocol(
         arguments.protocol, arguments.precision, require_custom_kernel=arguments.require_custom_kernel
     )
@@ -101,11 +106,12 @@ def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Name
     row: dict[str, Any] = {"kind": kind, "name": case.name, "problem": case.constants["PROBLEM"]}
     if kind == "exploit":
         row["expected"] = list(case.expect)
+    verdicts = 0
     changes = dict(case.constants.get("PROTOCOL", {}))
     if case.constants.get("SLOW"):
         changes["limits"] = evaluator.protocol.limits.model_copy(update={"build_s": 200.0, "job_s": 400.0})
     try:
-        for _ in range(_TRIES):
+        for _ in range(arguments.repeats if kind == "honest" else _TRIES):
             if changes:  # rules of its own: a judge of its own
                 own = argparse.Namespace(**vars(arguments))
                 own.protocol = evaluator.protocol.model_copy(update=changes)
@@ -113,8 +119,11 @@ def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Name
                     verdict = apart.evaluate(case.problem, case.source)
             else:
                 verdict = evaluator.evaluate(case.problem, case.source)
+            verdicts += 1
             violation = find_violation(kind, case, verdict)
-            if violation is None or kind == "honest" or "no_effect" not in case.expect:
+            if kind == "honest" and violation is None:
+                continue
+            if kind == "honest" or violation is None or "no_effect" not in case.expect:
                 break
     except ReferenceFaultError as error:
         outcome = "ok" if kind == "exploit" and UNJUDGED in case.expect else "unjudged"
@@ -127,5 +136,6 @@ def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Name
     outcome = "noted" if verdict.credited and BEST_EFFORT in case.constants else "ok"
     return row | {
         "outcome": "VIOLATION" if violation else outcome, "said": said, "status": verdict.status.value,
-        "message": verdict.message, "speedup": speedup, "seconds": round(sum(verdict.seconds.values()), 2),
+        "message": verdict.message, "verdicts": verdicts, "speedup": speedup,
+        "seconds": round(sum(verdict.seconds.values()), 2),
     }  # fmt: skip
