@@ -3,7 +3,8 @@
     kbenv redteam --device cuda --shard 1/2 --json one.json; kbenv redteam --device cuda --shard 2/2 --json two.json
     python benchmarks/redteam.py one.json two.json --device "NVIDIA H200" --out benchmarks/results/redteam-h200.md
 
-Where files hold the same row the last one that was judged counts. Exit code 1 when a row is a violation or was not judged.
+Where files hold the same row the last one that was judged counts. Exit code 1 when a row is a violation or was not
+judged.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     rows = read(options.files)
-    head = f"# redteam\n\n{datetime.date.today().isoformat()}; {options.device}. `kbenv redteam --json FILE`, protocol hardened."
-    options.out.write_text("\n".join([f"{head} {options.note}\n", *table(rows)]) + "\n")
+    made = f"{datetime.date.today().isoformat()}; {options.device}. `kbenv redteam --json FILE`, protocol hardened."
+    note = [f"{options.note}\n"] if options.note else []
+    options.out.write_text("\n".join(["# redteam\n", f"{made}\n", *note, *table(rows)]) + "\n")
     bad = [row["name"] for row in rows if row["outcome"] not in HELD]
     print(f"{len(rows)} files, not as they should be: {', '.join(bad) or 'none'}")
     return 1 if bad else 0
