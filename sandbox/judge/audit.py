@@ -28,13 +28,11 @@ from ..wire import Message
 from ..zygote import Zygote
 from .arm import REFERENCE_S, ArmError
 from .blocks import PLAIN
-from .calibration import ILL_CONDITIONED
 from .checks import prepare_probe
 from .compare import CHUNK_ELEMENTS
 from .faults import InfrastructureFault
 from .job import Job
 from .plan import DoesNotFitError, Plan
-from .probe import LARGEST_ERROR
 from .seeds import Seeds
 from .slots import copy_slots
 from .timing import measure_alone
@@ -201,9 +199,11 @@ class Audit(Job):
 
     def _try_probes(self) -> Iterator[Message]:
         for probe, seed in zip(self.protocol["probes"], self.seeds.probes, strict=True):
-            most = LARGEST_ERROR.get(probe, ILL_CONDITIONED)
-            calibrate = partial(self.truth.calibrate, 0, drawn=False, most=most)
-            yield from self._try(probe, partial(prepare_probe, self, probe, seed), calibrate)
+            prepare, calibrate = (
+                partial(prepare_probe, self, probe, seed),
+                partial(self.truth.calibrate, 0, drawn=False),
+            )
+            yield from self._try(probe, prepare, calibrate)
 
     def _try(self, name: str, prepare: Callable[..., object], calibrate: Callable[[], str | None]) -> Iterator[Message]:
         """What the reference makes of one distribution; nothing when time is over."""

@@ -246,29 +246,27 @@ class Calibration:
 
         A probe's does not last: one that is badly conditioned would loosen every check after it.
         """
-        largest = 0.0
         (self._moved.discard if lasting else self._moved.add)(slot)
         for (of_slot, index), scale in self._scales.items():
-            if of_slot == slot:
-                largest = max(largest, scale.relative)
-                if lasting:
-                    self.usual.setdefault(index, scale.usual)
-                if lasting and scale.relative < ILL_CONDITIONED:
+            if of_slot == slot and lasting:
+                self.usual.setdefault(index, scale.usual)
+                if scale.relative < ILL_CONDITIONED:
                     self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
-        return largest
+        return max((scale.relative for (of_slot, _), scale in self._scales.items() if of_slot == slot), default=0.0)
 
     def compare(
         self, expected: Arena, found: Arena, slot: int, fp32: Arena, inputs: Sequence[torch.Tensor], *,
-        row: int | None = None, closer: Mapping[int, Closer] | None = None,
+        row: int | None = None, closer: Mapping[int, Closer] | None = None, rule: Rule | None = None,
     ) -> Comparison:  # fmt: skip
         """Judges every element and every block of a slot; `inputs` tell where an index may be another.
 
         Elements in `closer` (by output) may be off by `element_factor` times the error that is known of them, too.
+        `rule` in the place of its own.
 
         `expected` holds float64 (in its slot `row`) or the exact fp32 reference; where `fp32`, the reference in its own
         type, is not finite, the same must stand, or what float64 says.
         """
-        into = Comparison()
+        into, rule = Comparison(), rule or self.rule
         self.outside = {}
         for index, leaf in enumerate(found.layout.leaves):
             scale = self._scales[slot, index]
@@ -285,10 +283,10 @@ class Calibration:
             tied: torch.Tensor | None = None
             for e, f, r in triples:
                 if bounds is not None:
-                    if not self._settle(into, index, start, scale.length, bounds, e, f):
+                    if not _settle(rule, into, index, start, scale.length, bounds, e, f):
                         known = (closer or {}).get(index)
                         outside.append(
-                            self._compare_floating(into, leaf, index, start, scale.length, bounds, e, f, r, known)
+                            _compare_floating(rule, into, leaf, index, start, scale.length, bounds, e, f, r, known)
                         )
                 else:
                     wrong = _differing(scale, start, e, f)
@@ -304,92 +302,92 @@ class Calibration:
                 self.outside[index] = torch.cat(outside)
         return into
 
-    def _settle(
-        self, into: Comparison, index: int, start: int, length: int, bounds: Bounds, e: torch.Tensor, f: torch.Tensor
-    ) -> bool:
-        """Whether every block is within by its largest difference and by its root mean square: few passes, in fp32."""
-        if e.is_complex():
-            return False
-        rule, first, largest_error = self.rule, start // length, 0.0
-        off, whole = off_by(e, f).float(), len(e) // length * length
-        used = []
-        for rows in (off[:whole].view(-1, length), off[whole:].view(1, -1)):
-            if rows.numel() == 0:
-                continue
-            blocks = slice(first, first + len(rows))
-            first += len(rows)
-            value, error = bounds.value[blocks], bounds.error[blocks]
-            spread = rule.element_factor * torch.maximum(error, bounds.relative * value)
-            allowed = torch.maximum(spread, rule.rms_factor * bounds.largest_error[blocks])
-            allowed += rule.element_floor * value + _LEAST
-            low, high = (x.double() for x in torch.aminmax(rows, dim=1))
-            largest = torch.maximum(low.abs(), high.abs())
-            rms = torch.linalg.vector_norm(rows, dim=1).double() / math.sqrt(rows.shape[1])
-            rms = torch.where(largest < 1 / PLAIN, largest, rms)  # where squares vanish
-            used.append(
-                torch.maximum(largest / allowed, rms / (rule.rms_factor * error + rule.rms_floor * value + _LEAST))
-            )
-            largest_error = max(largest_error, float(largest.max()))
-        most = float(torch.cat(used).max())
-        if not most < _SETTLED:  # NaN is not
-            return False
-        into.elements += e.numel()
-        into.tolerance_used = max(into.tolerance_used, most)
-        into.add_errors(index, largest_error, 0.0)
-        return True
 
-    def _compare_floating(
-        self, into: Comparison, leaf: Leaf, index: int, start: int, length: int, bounds: Bounds,
-        e: torch.Tensor, f: torch.Tensor, r: torch.Tensor, closer: Closer | None,
-    ) -> torch.Tensor:  # fmt: skip
-        """Returns where it is outside, in the order of memory."""
-        rule, relative = self.rule, bounds.relative
-        first, count = start // length, -(-e.numel() // length)
-        blocks = slice(first, first + count)
-        sizes, value, error, largest_error = (
-            by_block[blocks] for by_block in (bounds.size, bounds.value, bounds.error, bounds.largest_error)
-        )
-        if e.is_complex():
-            found, exact, fp32 = (torch.view_as_real(x).reshape(-1).double() for x in (f, e, r))
-            length, sizes = 2 * length, 2 * sizes
-        else:
-            found, exact, fp32 = f.double(), e.double(), r.double()
-        usual = torch.isfinite(fp32)
-        exact = torch.where(usual & ~torch.isfinite(exact), fp32, exact)  # only float64 overflowed: a limit of its own
-        same = (found == fp32) | (torch.isnan(found) & torch.isnan(fp32))
-        finite = torch.isfinite(found) & torch.isfinite(exact)
-        difference = torch.where(finite, (found - exact).abs(), 0.0)
-        spread, size, burst = (
-            by_block.repeat_interleave(length)[: len(found)] for by_block in (error, value, largest_error)
-        )
-        size = torch.maximum(exact.abs(), size)
-        spread = torch.maximum(rule.element_factor * torch.maximum(spread, relative * size), rule.rms_factor * burst)
-        allowed = spread + rule.element_floor * size + _LEAST
-        within = finite & (difference <= allowed)
-        wrong = torch.where(usual, ~within, ~(same | within))
-        if closer is not None and not e.is_complex():  # what is within by itself says nothing about its block
-            places, error_there = closer.between(start, start + e.numel())
-            itself = places[finite[places] & (difference[places] <= rule.element_factor * error_there)]
-            wrong[itself], difference[itself] = False, 0.0
-        square = torch.zeros(count * length, dtype=torch.float64, device=e.device)
-        square[: len(found)] = torch.where(usual & ~wrong, difference, 0.0).square()  # what is wrong counts already
-        rms = (square.view(count, length).sum(dim=1) / sizes).sqrt()
-        limit = rule.rms_factor * error + rule.rms_floor * value + _LEAST
-        judged = torch.where(sizes >= LEAST_FOR_RMS, rms / limit, 0.0)
-        bad = judged > 1
-        if bool(bad.any()):
-            far = difference > (_FAR * limit).repeat_interleave(length)[: len(found)]
-            square[: len(found)].masked_fill_(far, 0.0)
-            by_few = (square.view(count, length).sum(dim=1) / sizes).sqrt() <= limit
-            # else each element of the block is a little off: all count that are off at all
-            off, few = (x.repeat_interleave(length)[: len(found)] for x in (bad, by_few))
-            wrong |= off & torch.where(few, far, difference > 0)
-        into.tolerance_used = max(into.tolerance_used, float((difference / allowed).max()), float(judged.max()))
-        if e.is_complex():
-            wrong = wrong.view(-1, 2).any(dim=1)
-            difference = difference.view(-1, 2).amax(dim=1)
-        _count(into, leaf, index, start, e, f, wrong, difference)
-        return start + wrong.nonzero().flatten()
+def _settle(
+    rule: Rule, into: Comparison, index: int, start: int, length: int, bounds: Bounds, e: torch.Tensor, f: torch.Tensor
+) -> bool:
+    """Whether every block is within by its largest difference and by its root mean square: few passes, in fp32."""
+    if e.is_complex():
+        return False
+    first, largest_error = start // length, 0.0
+    off, whole = off_by(e, f).float(), len(e) // length * length
+    used = []
+    for rows in (off[:whole].view(-1, length), off[whole:].view(1, -1)):
+        if rows.numel() == 0:
+            continue
+        blocks = slice(first, first + len(rows))
+        first += len(rows)
+        value, error = bounds.value[blocks], bounds.error[blocks]
+        spread = rule.element_factor * torch.maximum(error, bounds.relative * value)
+        allowed = torch.maximum(spread, rule.rms_factor * bounds.largest_error[blocks])
+        allowed += rule.element_floor * value + _LEAST
+        low, high = (x.double() for x in torch.aminmax(rows, dim=1))
+        largest = torch.maximum(low.abs(), high.abs())
+        rms = torch.linalg.vector_norm(rows, dim=1).double() / math.sqrt(rows.shape[1])
+        rms = torch.where(largest < 1 / PLAIN, largest, rms)  # where squares vanish
+        used.append(torch.maximum(largest / allowed, rms / (rule.rms_factor * error + rule.rms_floor * value + _LEAST)))
+        largest_error = max(largest_error, float(largest.max()))
+    most = float(torch.cat(used).max())
+    if not most < _SETTLED:  # NaN is not
+        return False
+    into.elements += e.numel()
+    into.tolerance_used = max(into.tolerance_used, most)
+    into.add_errors(index, largest_error, 0.0)
+    return True
+
+
+def _compare_floating(
+    rule: Rule, into: Comparison, leaf: Leaf, index: int, start: int, length: int, bounds: Bounds,
+    e: torch.Tensor, f: torch.Tensor, r: torch.Tensor, closer: Closer | None,
+) -> torch.Tensor:  # fmt: skip
+    """Returns where it is outside, in the order of memory."""
+    relative = bounds.relative
+    first, count = start // length, -(-e.numel() // length)
+    blocks = slice(first, first + count)
+    sizes, value, error, largest_error = (
+        by_block[blocks] for by_block in (bounds.size, bounds.value, bounds.error, bounds.largest_error)
+    )
+    if e.is_complex():
+        found, exact, fp32 = (torch.view_as_real(x).reshape(-1).double() for x in (f, e, r))
+        length, sizes = 2 * length, 2 * sizes
+    else:
+        found, exact, fp32 = f.double(), e.double(), r.double()
+    usual = torch.isfinite(fp32)
+    exact = torch.where(usual & ~torch.isfinite(exact), fp32, exact)  # only float64 overflowed: a limit of its own
+    same = (found == fp32) | (torch.isnan(found) & torch.isnan(fp32))
+    finite = torch.isfinite(found) & torch.isfinite(exact)
+    difference = torch.where(finite, (found - exact).abs(), 0.0)
+    spread, size, burst = (
+        by_block.repeat_interleave(length)[: len(found)] for by_block in (error, value, largest_error)
+    )
+    size = torch.maximum(exact.abs(), size)
+    spread = torch.maximum(rule.element_factor * torch.maximum(spread, relative * size), rule.rms_factor * burst)
+    allowed = spread + rule.element_floor * size + _LEAST
+    within = finite & (difference <= allowed)
+    wrong = torch.where(usual, ~within, ~(same | within))
+    if closer is not None and not e.is_complex():  # what is within by itself says nothing about its block
+        places, error_there = closer.between(start, start + e.numel())
+        itself = places[finite[places] & (difference[places] <= rule.element_factor * error_there)]
+        wrong[itself], difference[itself] = False, 0.0
+    square = torch.zeros(count * length, dtype=torch.float64, device=e.device)
+    square[: len(found)] = torch.where(usual & ~wrong, difference, 0.0).square()  # what is wrong counts already
+    rms = (square.view(count, length).sum(dim=1) / sizes).sqrt()
+    limit = rule.rms_factor * error + rule.rms_floor * value + _LEAST
+    judged = torch.where(sizes >= LEAST_FOR_RMS, rms / limit, 0.0)
+    bad = judged > 1
+    if bool(bad.any()):
+        far = difference > (_FAR * limit).repeat_interleave(length)[: len(found)]
+        square[: len(found)].masked_fill_(far, 0.0)
+        by_few = (square.view(count, length).sum(dim=1) / sizes).sqrt() <= limit
+        # else each element of the block is a little off: all count that are off at all
+        off, few = (x.repeat_interleave(length)[: len(found)] for x in (bad, by_few))
+        wrong |= off & torch.where(few, far, difference > 0)
+    into.tolerance_used = max(into.tolerance_used, float((difference / allowed).max()), float(judged.max()))
+    if e.is_complex():
+        wrong = wrong.view(-1, 2).any(dim=1)
+        difference = difference.view(-1, 2).amax(dim=1)
+    _count(into, leaf, index, start, e, f, wrong, difference)
+    return start + wrong.nonzero().flatten()
 
 
 def _differing(scale: Scale, start: int, e: torch.Tensor, f: torch.Tensor) -> torch.Tensor:

@@ -36,6 +36,9 @@ class Comparison:
     looked_closer: int = 0
     """Elements that were outside the tolerance at first, and judged by more runs of the reference."""
 
+    loss: float = 0.0
+    """Of the values, by how much more than usual each may be off: see Truth.loss."""
+
     tolerance_used: float = 0.0
     """The largest share of a calibrated tolerance that any element or block used; above 1 it is outside."""
 
@@ -70,6 +73,8 @@ class Comparison:
             evidence["tolerance_widened_to"] = self.widened_to
         if self.tolerance_used:
             evidence["tolerance_used"] = min(self.tolerance_used, sys.float_info.max)
+        if self.loss:
+            evidence["loss"] = self.loss
         if self.looked_closer:
             evidence["looked_closer"] = self.looked_closer
         return evidence | ({"first_mismatch": self.first} if self.first else {})

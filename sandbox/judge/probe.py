@@ -193,9 +193,6 @@ _ELEMENTWISE = frozenset(
     {"outliers", "signs", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
 )
 _LEAST_AXES = {"rows": 1, "zero-rows": 1, "dip": 1, "inner-dip": 2, "columns": 2, "row-means": 2, "column-means": 2}
-LARGEST_ERROR = {"far-above": 1e-6, "far-below": 1e-6}
-"""The reference's own relative error beyond which a probe asks for more care than honest code need take: a variance
-from sums of squares is right for usual means, and loses everything to one of 200 standard deviations."""
 _FILLING = frozenset(
     {
         "row-means",

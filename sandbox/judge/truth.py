@@ -12,6 +12,7 @@ Without calibration the protocol's fixed tolerance holds, widened where the base
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .job import Job
 
 _FEW, _FEW_SHARE, _CLOSER_RUNS = 16, 1e-3, 4
+_LOSS, _MOST_LOSS, _ROUNDING = 10.0, 0.5, 2.0**-24
+"""A sum in sequence, of thousands of squares, is off by some 20 roundings, and the square root halves that."""
 
 
 class Truth:
@@ -61,11 +64,10 @@ class Truth:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def calibrate(self, slot: int, *, drawn: bool = True, most: float = ILL_CONDITIONED) -> str | None:
+    def calibrate(self, slot: int, *, drawn: bool = True) -> str | None:
         """After the expected output is there: how sure it is. Returns why it can judge nothing, if it cannot.
 
-        `drawn`: the inputs are as the problem draws them, up to a factor. `most`: the reference's own relative error
-        from which on it judges nothing.
+        `drawn`: the inputs are as the problem draws them, up to a factor.
         """
         if self._calibration is None:
             return None
@@ -89,11 +91,22 @@ class Truth:
         self.errors["jitter"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
         relative = calibration.finish(slot, lasting=drawn)
         self._checked_exactly = exact is not None
-        if relative >= most:
+        if relative >= ILL_CONDITIONED:
             return f"the reference's own rounding error is {relative:.2g} of its output"
         return None
 
-    def judge(self, slot: int, *, with_ceiling: bool, most: float = ILL_CONDITIONED) -> Comparison | str:
+    def loss(self) -> float:
+        """Of the values, by the check calibrated last: what honest arithmetic may lose where the reference hardly does.
+
+        A variance from sums of squares has the square of the reference's relative error, in units of the rounding.
+        """
+        if self._job.protocol["precision"] != "fp32":
+            return 0.0
+        variants = [self.errors.get(variant, {}).values() for variant in ("rounding", "jitter")]
+        relative = max((error.relative for errors in variants for error in errors), default=0.0)
+        return min(_MOST_LOSS, _LOSS * relative**2 / _ROUNDING)
+
+    def judge(self, slot: int, *, with_ceiling: bool, with_loss: bool = False) -> Comparison | str:
         """The submission's output in the snapshot; or why the reference's own cannot judge it."""
         job, calibration = self._job, self._calibration
         if calibration is None:
@@ -102,11 +115,14 @@ class Truth:
         if quick is not None and (not with_ceiling or self._within_ceiling(slot, job.store.snapshot).passed):
             return quick
         found = self._kept(slot, 1)
-        if (reason := self.calibrate(slot, drawn=with_ceiling, most=most)) is not None:
+        if (reason := self.calibrate(slot, drawn=with_ceiling)) is not None:
             return reason
+        loss, rule = self.loss() if with_loss else 0.0, calibration.rule
+        rule = replace(rule, element_floor=rule.element_floor + 2 * loss, rms_floor=rule.rms_floor + loss)
         exact = self._exact if self._checked_exactly else None
         expected, row = (exact, 0) if exact is not None else (job.store.expected, None)
-        comparison = self._compare_calibrated(expected, found, slot, row, "reference_correctness")
+        comparison = self._compare_calibrated(expected, found, slot, row, "reference_correctness", rule)
+        comparison.loss = loss
         if not comparison.passed:
             self.wrong = (expected, found, (slot if row is None else row, slot))
         if comparison.passed and with_ceiling and self._ceiling_holds:
@@ -161,12 +177,17 @@ class Truth:
                 comparison.merge(self._compare_calibrated(job.store.expected, found, slot, None, "reference_timing"))
         return comparison
 
-    def _compare_calibrated(self, expected: Arena, found: Arena, slot: int, row: int | None, flags: str) -> Comparison:
-        """By what is known of the slot; where few elements are outside, more is found out about those."""
+    def _compare_calibrated(
+        self, expected: Arena, found: Arena, slot: int, row: int | None, flags: str, rule: Rule | None = None
+    ) -> Comparison:
+        """By what is known of the slot; where few elements are outside, more is found out about those.
+
+        `rule` in the place of the protocol's.
+        """
         job, calibration = self._job, self._calibration
         assert calibration is not None
         inputs = job.store.masters.views(slot)
-        comparison = calibration.compare(expected, found, slot, job.store.expected, inputs, row=row)
+        comparison = calibration.compare(expected, found, slot, job.store.expected, inputs, row=row, rule=rule)
         outside = {index: places for index, places in calibration.outside.items() if len(places) > 0}
         count = sum(map(len, outside.values()))
         if count == 0 or comparison.mismatched > count or count > _FEW + _FEW_SHARE * comparison.elements:
@@ -180,7 +201,9 @@ class Truth:
                 off = off_by(*(x[places.to(x.device)].cpu() for x in (e, v))).double().abs()
                 errors[index] = torch.maximum(errors[index], off.nan_to_num(0.0, 0.0, 0.0))
         known = {index: Closer(places, errors[index].to(places.device)) for index, places in outside.items()}
-        closer = calibration.compare(expected, found, slot, job.store.expected, inputs, row=row, closer=known)
+        closer = calibration.compare(
+            expected, found, slot, job.store.expected, inputs, row=row, rule=rule, closer=known
+        )
         closer.looked_closer = count
         return closer
 

@@ -49,6 +49,9 @@ class ModelNew(torch.nn.Module):
         scaled = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
         return torch.clamp(scaled * self.packed[0] + self.packed[1], min=0)
 """
+SUMS_OF_SQUARES = PACKED.replace("        scaled", "        mean = x.mean(-1, keepdim=True)\n        scaled").replace(
+    "centred.square().mean(-1, keepdim=True)", "(x.square().mean(-1, keepdim=True) - mean.square()).clamp(min=0)"
+)
 UNSCALED = PACKED.replace("scaled * self.packed[0] + self.packed[1]", "scaled")
 IN_BFLOAT16 = PACKED.replace("x.mean", "x.bfloat16().float().mean").replace("x - ", "x.bfloat16().float() - ")
 IF_SMALL = PACKED.replace(
@@ -76,7 +79,10 @@ def judge(hardened: Evaluator, source: str) -> Verdict:
     return hardened.evaluate(NORM, source)
 
 
-@pytest.mark.parametrize("source", [RENAMED, PACKED], ids=["renamed", "packed in its constructor"])
+@pytest.mark.parametrize(
+    "source", [RENAMED, PACKED, SUMS_OF_SQUARES],
+    ids=["renamed", "packed in its constructor", "its variance from sums of squares"],
+)  # fmt: skip
 def test_an_honest_rewrite_is_credited(hardened, source):
     verdict = judge(hardened, source)
     assert verdict.status is Status.PASSED, verdict.message
@@ -101,5 +107,24 @@ def test_a_verdict_replays_with_its_own_seeds(hardened):
     first = judge(hardened, UNSCALED)
     again = hardened.evaluate(NORM, UNSCALED, seeds=first.seeds)
     other = judge(hardened, UNSCALED)
-    assert again.seeds == first.seeds != other.seeds
+    drawn = [{**verdict.seeds, "timed_count": None} for verdict in (first, again, other)]  # how often depends on speed
+    assert drawn[0] == drawn[1] != drawn[2]
     assert again.checks[0].evidence == first.checks[0].evidence != other.checks[0].evidence
+
+
+def test_a_softmax_whose_maximum_begins_at_zero_is_not(hardened):
+    """It is right until all of a row is far below zero."""
+    source = """import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        e = torch.exp(x - x.amax(-1, keepdim=True){})
+        return e / e.sum(-1, keepdim=True)
+"""
+    wrong = hardened.evaluate("core/level1/softmax", source.format(".clamp(min=0)"))
+    assert wrong.status is Status.WRONG_HIDDEN, wrong.message
+    failed = next(check for check in wrong.checks if check.passed is False)
+    assert failed.name == "hidden-far-below"
+    right = hardened.evaluate("core/level1/softmax", source.format(""))
+    assert right.status is Status.PASSED, right.message
+    assert next(check for check in right.checks if check.name == "hidden-far-below").passed
