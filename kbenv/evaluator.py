@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 from kbenv.audit import Audit, source_hash
 from kbenv.backends import AUTO, backend_names
 from kbenv.baseline import VARIANTS, Baseline, VariantName
+from kbenv.diagnosis import read_diagnosis
 from kbenv.errors import (
     DeviceMemoryError,
     ProblemExcludedError,
@@ -26,7 +27,7 @@ from kbenv.errors import (
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
 from kbenv.problems.problem import Problem
-from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
+from kbenv.protocol import DEFAULT_PROTOCOL, DIAGNOSTICS, Diagnostic, Precision, Protocol, get_protocol
 from kbenv.provenance import (
     cross_check,
     custom_kernel_evidence,
@@ -73,6 +74,8 @@ class Evaluator:
         backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
         compiled_baseline: the verdicts also say what torch.compile of the reference takes (the reward `tiers` asks).
+        diagnostics: what is also looked at in standard trials and told in `Verdict.diagnosis`: "code" (half a second),
+            "counters" and "access" (seconds, where NVIDIA's tools are there and allowed). They decide nothing.
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
 
@@ -91,6 +94,7 @@ class Evaluator:
         backend: str = AUTO,
         require_custom_kernel: bool | None = None,
         compiled_baseline: bool = False,
+        diagnostics: Sequence[Diagnostic] = (),
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
@@ -100,6 +104,11 @@ class Evaluator:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
         if compiled_baseline:
             protocol = protocol.model_copy(update={"compiled_baseline": True})
+        if not set(diagnostics) <= set(DIAGNOSTICS):
+            raise UsageError(f"diagnostics must be of {', '.join(DIAGNOSTICS)}; found {', '.join(diagnostics)}")
+        if diagnostics:
+            wanted = tuple(name for name in DIAGNOSTICS if name in diagnostics)
+            protocol = protocol.model_copy(update={"diagnostics": wanted})
         if backend not in (AUTO, *backend_names()):
             raise UsageError(f"backend must be one of {', '.join((AUTO, *backend_names()))}; found {backend!r}")
         self.protocol = protocol
@@ -283,6 +292,7 @@ class Evaluator:
             plausibility=Plausibility(**result["plausibility"]) if result.get("plausibility") else None,
             tf32=result.get("tf32") or {},
             build=Build(**result["build"]) if (result.get("build") or {}).get("requested") else None,
+            diagnosis=read_diagnosis(result["diagnosis"]) if result.get("diagnosis") else None,
             device_memory=result.get("device_memory"),
             weights=result.get("weights"),
             compiled_reference_latency_ms=result.get("compiled_reference_latency_ms"),

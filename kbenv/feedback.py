@@ -22,6 +22,7 @@ from kbenv.verdict import Check, Stage, Status, Verdict
 QUOTE_PREFIX = "| "
 DETAIL_CHARACTERS = 6000
 OUTPUT_CHARACTERS = 2000
+ACCESS_CHARACTERS = 1600
 LINE_CHARACTERS = 400
 VALUE_CHARACTERS = 200
 
@@ -49,6 +50,7 @@ def render_feedback(verdict: Verdict) -> str:
     if is_hidden(verdict):
         return render("feedback.j2", hidden=True).strip()
     told = not (verdict.credited or verdict.status is Status.NO_CUSTOM_KERNEL)
+    bad_access = verdict.diagnosis if told and verdict.status is Status.ILLEGAL_ACCESS else None
     standard = [check for check in verdict.checks if check.stage is Stage.STANDARD]
     failed = next((check for check in standard if check.passed is False), None)
     return render(
@@ -61,6 +63,8 @@ def render_feedback(verdict: Verdict) -> str:
         evidence=_evidence(failed),
         further=_further(failed),
         anatomy=_anatomy(failed) if told else None,
+        access=quoted(bad_access.access, ACCESS_CHARACTERS) if bad_access is not None else None,
+        no_access=quoted(bad_access.missing.get("access"), VALUE_CHARACTERS) if bad_access is not None else None,
         trials_passed=sum(check.passed is True and check.name.startswith("standard-") for check in standard),
         detail=quoted(verdict.detail, DETAIL_CHARACTERS) if told else None,
         output=quoted(verdict.output, OUTPUT_CHARACTERS),

@@ -2,53 +2,34 @@
 
 `cuobjdump` reads it off the built artefact (a shared library or a cubin), so that nothing of it is the submission's own
 word, and it works where the performance counters are refused. The counts are of instructions in the code, not of those
-that run: a loop's body counts once. An artefact is a submission's file: `dump` it where its code may run as well, and
-before it has seen hidden inputs.
+that run: a loop's body counts once. An artefact is a submission's file: the judge has it read in a builder, before
+hidden inputs are drawn (`kbenv.sandbox.judge.diagnosis`); `dump` one yourself only where its code may run as well.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from kbenv.errors import UsageError
+from kbenv.sandbox.runner import machine_code as reading
+from kbenv.sandbox.runner.machine_code import find_tool, instruction_kinds, parse_resource_usage, parse_sass
+from kbenv.verdict import MachineCode
 
-TOOL = "cuobjdump"
-DUMP_S = 60.0
+__all__ = [
+    "MULTIPROCESSORS", "KernelCode", "Multiprocessor", "Occupancy", "demangled", "dump", "find_tool",
+    "instruction_kinds", "kernels_of", "make_kernels", "occupancies", "occupancy", "parse_resource_usage",
+    "parse_sass", "read_kernels", "relevant",
+]  # fmt: skip
+
 USUAL_THREADS = (128, 256, 512, 1024)
 """Block sizes that occupancy is given for: the code does not say with which it is launched."""
 
-_KINDS: dict[str, str] = {
-    "tensor_core": r"(?:[HIDBQO]MMA|[HIQB]GMMA|UTC\w*MMA)\b",
-    "async_copy": r"(?:LDGSTS|UBLKCP|UTMALDG|UTMASTG|UTMAREDG)\b",
-    "global_load": r"LDG\b",
-    "global_load_128": r"LDG\b\S*\.(?:128|256)\b",
-    "global_store": r"STG\b",
-    "global_store_128": r"STG\b\S*\.(?:128|256)\b",
-    "shared_load": r"(?:LDS|LDSM)\b",
-    "shared_store": r"(?:STS|STSM)\b",
-    "local": r"(?:LDL|STL)\b",
-    "atomic": r"(?:ATOM|ATOMG|ATOMS|RED|REDG|REDS)\b",
-    "shuffle": r"SHFL\b",
-    "barrier": r"(?:BAR|WARPSYNC|SYNCS)\b",
-    "fp32": r"F(?:FMA|ADD|MUL)2?\b",
-    "fp64": r"D(?:FMA|ADD|MUL)\b",
-    "special_function": r"MUFU\b",
-}
-"""Opcodes of NVIDIA's instruction set reference ("CUDA Binary Utilities"), Volta to Blackwell, by kind."""
-_PATTERNS = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
-_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
-_ARCH = re.compile(r"^\s*(?:arch = |code for )sm_(\d+)[af]?\s*$", re.MULTILINE)
-_FUNCTION = re.compile(r"^\s*Function\s*:?\s+([^\s:]+)\s*:?\s*$", re.MULTILINE)
 _COUNTS_RESERVED = 90
 """From this capability on SHARED holds what the system reserves of a block, unless it is zero (seen with CUDA 13)."""
-_USAGE = re.compile(r"\b(REG|STACK|SHARED|LOCAL):(\d+)")
 
 
 @dataclass(frozen=True)
@@ -112,6 +93,7 @@ class KernelCode:
         shared_bytes: of a block, static; what a launch adds is not known here.
         instructions: how many there are by kind, and in all ("all"); kinds as in `instruction_kinds()`.
         occupancy: for `USUAL_THREADS`, those that can be launched; empty for an unknown capability.
+        self_reported: read in the submission's own process, which could forge it.
     """
 
     name: str
@@ -121,6 +103,7 @@ class KernelCode:
     shared_bytes: int
     instructions: Mapping[str, int]
     occupancy: tuple[Occupancy, ...] = ()
+    self_reported: bool = False
 
     @property
     def spills(self) -> bool:
@@ -133,58 +116,30 @@ class KernelCode:
         return demangled(self.name)
 
 
-def instruction_kinds() -> tuple[str, ...]:
-    """The kinds that instructions are counted by."""
-    return tuple(_KINDS)
-
-
-def parse_resource_usage(text: str) -> dict[tuple[int, str], dict[str, int]]:
-    """What `cuobjdump -res-usage` prints: REG, STACK, SHARED and LOCAL by capability and function.
-
-    Of a bare cubin it does not say the capability, which is 0 here.
-    """
-    usages = {}
-    for capability, name, body in _functions(text):
-        numbers = {key: int(value) for key, value in _USAGE.findall(body.split("Function", 1)[0])}
-        if "REG" in numbers:
-            usages[capability, name] = numbers
-    return usages
-
-
-def parse_sass(text: str) -> dict[tuple[int, str], dict[str, int]]:
-    """What `cuobjdump -sass` prints: counts of instructions by kind, and "all", by capability and function."""
-    mixes = {}
-    for capability, name, body in _functions(text):
-        opcodes = Counter(_INSTRUCTION.findall(body))
-        mix = {"all": opcodes.total()}
-        for kind, pattern in _PATTERNS.items():
-            mix[kind] = sum(count for opcode, count in opcodes.items() if pattern.match(opcode))
-        if mix["all"]:
-            mixes[capability, name] = mix
-    return mixes
-
-
 def read_kernels(usage_text: str, sass_text: str) -> tuple[KernelCode, ...]:
     """The kernels of an artefact, from the two dumps; one that the second lacks has no instructions."""
-    usages, mixes = parse_resource_usage(usage_text), parse_sass(sass_text)
+    return make_kernels(reading.read_rows(usage_text, sass_text))
+
+
+def make_kernels(rows: Iterable[Mapping[str, Any]]) -> tuple[KernelCode, ...]:
+    """Kernels with what rows of a dump (`kbenv.sandbox.runner.machine_code.read_rows`) do not say: occupancy."""
     kernels = []
-    for (named, name), usage in usages.items():
-        capability = named or next((of_code for of_code, other in mixes if other == name), 0)
-        registers, shared = usage["REG"], usage.get("SHARED", 0)
+    for row in rows:
+        capability, shared = row["capability"], row["shared_bytes"]
         if capability >= _COUNTS_RESERVED and shared:
             shared = max(0, shared - MULTIPROCESSORS.get(capability, MULTIPROCESSORS[90]).shared_reserved)
-        kernels.append(
-            KernelCode(
-                name=name,
-                capability=capability,
-                registers=registers,
-                stack_bytes=usage.get("STACK", 0),
-                shared_bytes=shared,
-                instructions=mixes.get((capability, name), {}),
-                occupancy=tuple(occupancies(capability, registers, shared)),
-            )
-        )
+        kernels.append(_kernel(**{**row, "shared_bytes": shared}))
     return tuple(kernels)
+
+
+def kernels_of(code: Iterable[MachineCode]) -> tuple[KernelCode, ...]:
+    """The kernels that a verdict tells of."""
+    return tuple(_kernel(**item.model_dump()) for item in code)
+
+
+def _kernel(**fields: Any) -> KernelCode:
+    found = occupancies(fields["capability"], fields["registers"], fields["shared_bytes"])
+    return KernelCode(**fields, occupancy=tuple(found))
 
 
 def occupancies(capability: int, registers: int, shared_bytes: int) -> Iterator[Occupancy]:
@@ -231,36 +186,16 @@ def occupancy(capability: int, threads: int, registers: int, shared_bytes: int) 
     return Occupancy(threads, blocks, blocks * warps, blocks * warps / device.warps, limit)
 
 
-def find_tool() -> str | None:
-    """Where `cuobjdump` is: on the path, in a CUDA toolkit, or among what Triton brings along."""
-    places = [shutil.which(TOOL), f"/usr/local/cuda/bin/{TOOL}"]
-    triton = find_spec("triton")
-    if triton is not None and triton.origin is not None:
-        places.append(str(Path(triton.origin).parent / "backends" / "nvidia" / "bin" / TOOL))
-    return next((place for place in places if place is not None and Path(place).is_file()), None)
-
-
 def dump(artefact: Path, tool: str | None = None) -> tuple[KernelCode, ...]:
     """The kernels in a built artefact (.so, .o, .cubin), by `cuobjdump`.
 
     Raises:
         UsageError: there is no cuobjdump, or it cannot read the file.
     """
-    tool = tool or find_tool()
-    if tool is None:
-        raise UsageError("reading machine code needs cuobjdump: it comes with the CUDA toolkit and with Triton")
-    texts = []
-    for option in ("-res-usage", "-sass"):
-        try:
-            done = subprocess.run(
-                [tool, option, str(artefact)], capture_output=True, text=True, errors="replace", timeout=DUMP_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as e:
-            raise UsageError(f"{tool} did not read {artefact}: {e}") from e
-        if done.returncode:
-            raise UsageError(f"{tool} did not read {artefact}: {' '.join(done.stderr.split())[:300]}")
-        texts.append(done.stdout)
-    return read_kernels(*texts)
+    try:
+        return make_kernels(reading.dump(str(artefact), tool))
+    except reading.DumpError as e:
+        raise UsageError(str(e)) from e
 
 
 def demangled(name: str) -> str:
@@ -275,18 +210,6 @@ def demangled(name: str) -> str:
         if not nested:
             break
     return last
-
-
-def _functions(text: str) -> Iterator[tuple[int, str, str]]:
-    """Capability, name and body of each function in a dump."""
-    marks = sorted([*_ARCH.finditer(text), *_FUNCTION.finditer(text)], key=lambda match: match.start())
-    capability = 0
-    ends = [*(mark.start() for mark in marks), len(text)][1:]
-    for mark, end in zip(marks, ends, strict=False):
-        if mark.re is _ARCH:
-            capability = int(mark.group(1))
-        else:
-            yield capability, mark.group(1), text[mark.end() : end]
 
 
 def relevant(kernels: Sequence[KernelCode], names: frozenset[str]) -> tuple[KernelCode, ...]:

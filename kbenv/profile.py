@@ -1,7 +1,7 @@
 """Profiler feedback: what ran, how near it comes to the device's measured ceilings, and what limits it. Pure functions.
 
-Three sources, each optional: the verdict (`provenance`: kernels and their shares, `plausibility`: the ceilings), the
-machine code (`kbenv.machine_code`), and Nsight Compute's counters, where it is allowed, as `ncu --csv` prints them.
+All of it is in the verdict, each part optional: `provenance` (kernels and their shares), `plausibility` (the ceilings),
+and of `diagnosis` the machine code (`kbenv.machine_code`) and Nsight Compute's counters, as `ncu --csv` prints them.
 
 Nothing is told of a verdict that is not right: what ran then ran on inputs that were hidden. Of a right one, names of
 kernels that are not in the source, and exact counts, are not told either: a submission, which has seen hidden inputs,
@@ -18,9 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kbenv.machine_code import KernelCode, demangled
+from kbenv.feedback import QUOTE_PREFIX
+from kbenv.machine_code import KernelCode, demangled, kernels_of
 from kbenv.prompts import render
 from kbenv.provenance import OUTSIDE, defined_kernels
+from kbenv.sandbox.runner.tool import NCU_METRICS
 from kbenv.verdict import Provenance, Status, Verdict
 
 MOST_KERNELS = 8
@@ -139,31 +141,6 @@ def _told_name(name: str, kind: str, defined: frozenset[str]) -> str:
 
 # -- Nsight Compute ---------------------------------------------------------------------------------------------------
 
-NCU_METRICS: Mapping[str, str] = {
-    "duration": "gpu__time_duration.sum",
-    "compute": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-    "l1": "l1tex__throughput.avg.pct_of_peak_sustained_active",
-    "tensor": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
-    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "occupancy_possible": "sm__maximum_warps_per_active_cycle_pct",
-    "waves": "launch__waves_per_multiprocessor",
-    "registers": "launch__registers_per_thread",
-    "limit_registers": "launch__occupancy_limit_registers",
-    "limit_shared": "launch__occupancy_limit_shared_mem",
-    "limit_warps": "launch__occupancy_limit_warps",
-    "bank_conflicts": "l1tex__data_bank_conflicts_pipe_lsu.sum",
-    "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "local_loads": "smsp__inst_executed_op_local_ld.sum",
-    "stall_memory": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
-    "stall_barrier": "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
-    "stall_shared": "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
-    "stall_pipe": "smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio",
-}
-"""What is asked of Nsight Compute, by the names used here."""
 _SECTION_NAMES = {
     "Duration": "duration", "Compute (SM) Throughput": "compute", "Memory Throughput": "memory",
     "DRAM Throughput": "dram", "L2 Cache Throughput": "l2", "L1/TEX Cache Throughput": "l1",
@@ -186,15 +163,6 @@ class Counters:
     block: str
     grid: str
     values: Mapping[str, float]
-
-
-def ncu_command(command: Sequence[str], *, launches: int = 20) -> list[str]:
-    """The command that measures `command`; the clocks are left as they are, since locking them needs privileges."""
-    metrics = ",".join(NCU_METRICS.values())
-    return [
-        "ncu", "--csv", "--page", "raw", "--clock-control", "none", "--launch-count", str(launches),
-        "--metrics", metrics, *command,
-    ]  # fmt: skip
 
 
 def parse_ncu(text: str) -> tuple[Counters, ...]:
@@ -323,33 +291,49 @@ def _causes(values: Mapping[str, float]) -> list[str]:
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
-def render_profile(
-    verdict: Verdict, source: str, *, code: Sequence[KernelCode] = (), counters: Sequence[Counters] = ()
-) -> str | None:
+def render_profile(verdict: Verdict, source: str) -> str | None:
     """What an agent reads about how its right answer ran; None for one that is not right, or that nothing is known of.
 
     Args:
-        verdict: the answer's.
+        verdict: the answer's; its diagnosis is of standard trials, and of what was built before them.
         source: the answer's; names that it does not define are not told.
-        code: the machine code of its artefact, as built (before any input was seen).
-        counters: of its launches.
     """
     if verdict.status not in (Status.PASSED, Status.NO_CUSTOM_KERNEL) or verdict.latency_ms is None:
         return None
+    code, counters = code_of(verdict), counters_of(verdict)
     defined = defined_kernels(source)
     kernels = list_kernels(verdict.provenance, source) if verdict.provenance is not None else ()
     newest = sorted(code, key=lambda item: item.capability)  # of code for several devices the one that fits best
     own = {item.short_name: item for item in newest if item.short_name in defined}
     launches = _longest(counters, defined)
     roof = measure_roof(verdict)
-    if not (roof or kernels or own or launches):
+    missing = _missing(verdict)
+    if not (roof or kernels or own or launches or missing):
         return None
     return render(
         "profile.j2", roof=roof, kernels=kernels, code=list(own.values())[:MOST_KERNELS], launches=launches,
         on_gpu=verdict.hardware is not None and verdict.hardware.device.startswith("cuda"),
         device=verdict.hardware.name if verdict.hardware is not None else "this device",
-        most_launches=MOST_LAUNCHES,
+        most_launches=MOST_LAUNCHES, missing=missing,
     ).strip()  # fmt: skip
+
+
+def code_of(verdict: Verdict) -> tuple[KernelCode, ...]:
+    """The machine code that the verdict's diagnosis tells of."""
+    return kernels_of(verdict.diagnosis.code) if verdict.diagnosis is not None else ()
+
+
+def counters_of(verdict: Verdict) -> tuple[Counters, ...]:
+    """The counters that the verdict's diagnosis tells of."""
+    launches = verdict.diagnosis.counters if verdict.diagnosis is not None else ()
+    return tuple(Counters(item.kernel, item.block, item.grid, item.values) for item in launches)
+
+
+def _missing(verdict: Verdict) -> list[tuple[str, str]]:
+    """Of what was asked for on a GPU: its name, and why it is not told. A submission may have chosen the words."""
+    on_gpu = verdict.hardware is not None and verdict.hardware.device.startswith("cuda")
+    missing = verdict.diagnosis.missing if verdict.diagnosis is not None and on_gpu else {}
+    return [(name, QUOTE_PREFIX + reason) for name, reason in missing.items() if name != "access"]
 
 
 def _longest(counters: Sequence[Counters], defined: frozenset[str]) -> list[tuple[str, Counters, Limit]]:

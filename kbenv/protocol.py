@@ -16,6 +16,8 @@ from kbenv.problems.excluded import EXCLUDED
 
 Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
+Diagnostic = Literal["code", "counters", "access"]
+DIAGNOSTICS: tuple[Diagnostic, ...] = ("code", "counters", "access")
 
 
 class _Frozen(BaseModel):
@@ -168,6 +170,11 @@ class Protocol(_Frozen):
     )
     compiled_baseline: bool = Field(
         default=False, description="torch.compile of the reference is timed too, alone; the speedup is against eager"
+    )
+    diagnostics: tuple[Diagnostic, ...] = Field(
+        default=(),
+        description="what is also looked at in standard trials, and decides nothing: machine code by cuobjdump, Nsight "
+        "Compute's counters, the first bad access by compute-sanitizer",
     )
     guard_reference: bool = Field(default=False, description="the submission is stopped while the reference is timed")
     custom_share_at_least: float | None = Field(

@@ -197,6 +197,41 @@ class Build(_Frozen):
     seconds: float = Field(description="spent on all this")
 
 
+class MachineCode(_Frozen):
+    """One kernel as it was compiled, read by cuobjdump (`kbenv.machine_code` says more, occupancy among it)."""
+
+    name: str = Field(description="as in the object file: mangled")
+    capability: int = Field(description="ten times the compute capability; 0 where the file does not say it")
+    registers: int = Field(description="of a thread")
+    stack_bytes: int = Field(description="of a thread, in device memory: spills, and arrays that are indexed")
+    shared_bytes: int = Field(description="of a block, static")
+    instructions: dict[str, int] = Field(description="in the code, by kind, and all; not those that run")
+    self_reported: bool = Field(
+        description="false: of the library that the judge had built, read by a builder; true: of what the submission's "
+        "own compilers keep (Triton, CuPy), read in its process, which could forge it"
+    )
+
+
+class Launch(_Frozen):
+    """One launch as Nsight Compute saw it, in a process of the submission's, which could forge it."""
+
+    kernel: str
+    block: str
+    grid: str
+    values: dict[str, float] = Field(description="by the names of kbenv.profile.NCU_METRICS; duration in milliseconds")
+
+
+class Diagnosis(_Frozen):
+    """What `protocol.diagnostics` asked for, of standard trials; decides nothing."""
+
+    code: tuple[MachineCode, ...] = ()
+    counters: tuple[Launch, ...] = ()
+    access: str | None = Field(
+        default=None, description="compute-sanitizer's words on the first bad access, in the submission's own process"
+    )
+    missing: dict[str, str] = Field(default={}, description="of what was asked for and is not told (all), why")
+
+
 class SubmissionFacts(_Frozen):
     sha256: str
     source_bytes: int
@@ -257,6 +292,7 @@ class Verdict(_Frozen):
     plausibility: Plausibility | None = Field(default=None, description="None where nothing was timed or measured")
     tf32: dict[str, dict[str, str] | None] = Field(default={}, description="what PyTorch reported per phase and runner")
     build: Build | None = Field(default=None, description="None where no extension was asked for")
+    diagnosis: Diagnosis | None = Field(default=None, description="None where nothing was asked for or looked at")
     device_memory: dict[str, int] | None = Field(
         default=None, description="need_bytes and have_bytes of the memory plan (GPU)"
     )

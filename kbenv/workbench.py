@@ -20,7 +20,7 @@ from kbenv.problems.problem import Problem
 from kbenv.profile import render_profile
 from kbenv.prompt import render_prompt
 from kbenv.prompts import render
-from kbenv.protocol import Protocol
+from kbenv.protocol import DIAGNOSTICS, Protocol
 from kbenv.verdict import Stage, Status, Verdict
 
 Tool = Literal["read_problem", "compile", "check", "profile", "submit"]
@@ -46,10 +46,13 @@ OnVerdict = Callable[[Tool, str, Verdict], None]
 
 
 def trial_protocol(protocol: Protocol) -> Protocol:
-    """`protocol` for a trial: the standard trials alone, and a short clock."""
+    """`protocol` for a trial: the standard trials alone, a short clock, and the machine code for the profile."""
+    wanted = tuple(name for name in DIAGNOSTICS if name == "code" or name in protocol.diagnostics)
     return protocol.with_short_clock().model_copy(
-        update={"hidden_inputs": (), "probes": (), "perturb_timed": False, "memory": False}
-    )
+        update={
+            "hidden_inputs": (), "probes": (), "perturb_timed": False, "memory": False, "diagnostics": wanted,
+        }
+    )  # fmt: skip
 
 
 class Workbench:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -25,6 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 NAMESPACES = {"mount": 0x00020000, "ipc": 0x08000000, "uts": 0x04000000, "network": 0x40000000, "pid": 0x20000000}
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _SYS_MOUNT_SETATTR = 0x8000, 1, 442
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 2, 3, 4, 36
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
@@ -83,6 +87,15 @@ def die_with_parent() -> None:
 def unshare(name: str) -> bool:
     """Leaves one namespace; False when the kernel or the lack of privilege refuses."""
     return bool(_libc.unshare(NAMESPACES[name]) == 0)
+
+
+def raise_loopback() -> None:
+    """In a network namespace of one's own: 127.0.0.1 is there, with nobody on it but the namespace's own processes.
+
+    NVIDIA's tools talk to the program that they watch over it. Does nothing where the kernel refuses.
+    """
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

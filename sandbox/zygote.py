@@ -318,6 +318,8 @@ class _Server:
                 continue
             if confine.unshare(name):
                 isolation.namespaces.append(name)
+                if name == "network":
+                    confine.raise_loopback()
             else:
                 isolation.missing.append(f"{name} namespace: not permitted here")
 

@@ -14,11 +14,15 @@ from rich.console import Console
 import kbenv.evaluator
 from kbenv.cli import main
 from kbenv.cli.eval import MAX_SOURCE_BYTES, add_parser, describe, read_text
+from kbenv.diagnosis import read_diagnosis
 from kbenv.errors import SandboxError, UsageError
 from kbenv.protocol import get_protocol
 from kbenv.sandbox.docker import DockerSettings
-from kbenv.verdict import KernelShare, Provenance, ScreenFinding, Status, Verdict
+from kbenv.verdict import Diagnosis, KernelShare, Provenance, ScreenFinding, Status, Verdict
 from tests.fakes import SUBMISSION_SOURCE, ScriptedEvaluator, make_plausibility, make_verdict
+from tests.test_diagnosis import MEMCHECK
+from tests.test_machine_code import ROWS
+from tests.test_profile import RAW
 
 RELU = "core/level1/relu"
 
@@ -95,7 +99,25 @@ def test_every_option_reaches_the_evaluator(judge: Judge, source: Path) -> None:
     main(["eval", RELU, str(source), *arguments, "--no-require-custom-kernel", *more])
     judge.options.pop("on_phase")
     docker = DockerSettings(image="mine", runtime="runsc", gpu_access="cdi", cpus=1.5, mounts=("/a", "/b"))
-    assert judge.options == options | {"require_custom_kernel": False, "docker": docker, "compiled_baseline": False}
+    assert judge.options == options | {
+        "require_custom_kernel": False, "docker": docker, "compiled_baseline": False, "diagnostics": (),
+    }  # fmt: skip
+
+
+def test_a_diagnosis_is_asked_for_by_name(judge: Judge, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["eval", RELU, str(source), "--diagnose", "access, code"])
+    assert judge.options["diagnostics"] == ("code", "access")
+    assert main(["eval", RELU, str(source), "--diagnose", "word"]) == 2
+    assert "--diagnose must be of code, counters, access; found 'word'" in capsys.readouterr().err
+
+
+def test_a_diagnosis_is_shown_with_what_it_lacks() -> None:
+    told = {"code": ROWS, "counters": RAW, "access": MEMCHECK, "missing": {}}
+    text = printed(make_verdict(diagnosis=read_diagnosis(told)), width=300)
+    assert "matmul (sm_90): 168 registers, 64 B stack" in text
+    assert "matmul(const float *, const float *, float *, int) (counters, self-reported): limit arithmetic" in text
+    assert "at scale(const float *, float *, int)+0x90 in kernel.cu:7" in text
+    assert "no code: not here" in printed(make_verdict(diagnosis=Diagnosis(missing={"code": "not here"})))
 
 
 def test_defaults(judge: Judge, source: Path) -> None:
@@ -110,6 +132,7 @@ def test_defaults(judge: Judge, source: Path) -> None:
         "require_custom_kernel": None,
         "docker": DockerSettings(),
         "compiled_baseline": False,
+        "diagnostics": (),
     }
 
 

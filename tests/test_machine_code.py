@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from kbenv.machine_code import (
     MULTIPROCESSORS,
     demangled,
     dump,
+    find_tool,
     instruction_kinds,
     occupancies,
     occupancy,
@@ -22,6 +25,7 @@ from kbenv.machine_code import (
     read_kernels,
     relevant,
 )
+from kbenv.sandbox.runner.machine_code import checked, read_rows
 
 USAGE = """\
 
@@ -96,6 +100,7 @@ compile_size = 64bit
         /*0080*/                   EXIT ;                                       /* 0x000000000000794d */
 \t\t..........
 """
+ROWS = read_rows(USAGE, SASS)
 
 
 def test_usage_is_read_by_capability_and_function() -> None:
@@ -221,6 +226,47 @@ def test_a_dump_asks_for_usage_and_for_instructions(tmp_path: Path) -> None:
     tool.write_text(f"#!/bin/sh\ncase $1 in -sass) cat {tmp_path}/sass;; -res-usage) cat {tmp_path}/usage;; esac\n")
     tool.chmod(0o755)
     assert [kernel.short_name for kernel in dump(tmp_path / "x.so", str(tool))] == ["matmul", "relu", "matmul"]
+
+
+def test_paths_are_not_told(tmp_path: Path) -> None:
+    tool = tmp_path / "cuobjdump"
+    tool.write_text(f"#!/bin/sh\necho \"File '{tmp_path}/x.so' does not contain device code\" >&2\nexit 255\n")
+    tool.chmod(0o755)
+    with pytest.raises(UsageError) as refused:
+        dump(tmp_path / "x.so", str(tool))
+    assert str(refused.value) == "cuobjdump did not read x.so: File 'x.so' does not contain device code"
+
+
+def test_rows_of_another_form_are_not_taken() -> None:
+    (row, *_) = ROWS
+    sent = {key: value for key, value in row.items() if key != "self_reported"}
+    assert checked([sent]) == [sent]
+    assert checked([{**sent, "more": "words"}]) == [sent]
+    wrong = ({"registers": -1}, {"registers": "8"}, {"registers": True}, {"name": 3}, {"instructions": {"words": 1}},
+             {"instructions": {"all": 1.5}}, {"capability": None})  # fmt: skip
+    for change in wrong:
+        assert checked([{**sent, **change}]) is None
+    for whole in (None, {}, "rows", [[]], [sent] * 65):
+        assert checked(whole) is None
+    assert "\n" not in checked([{**sent, "name": "a\nb"}])[0]["name"]  # type: ignore[index]
+
+
+@pytest.mark.skipif(find_tool() is None or shutil.which("nvcc") is None, reason="needs nvcc and cuobjdump")
+def test_what_nvcc_compiled_is_read(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text(
+        "__global__ void scale(const float4 *x, float4 *y) {\n  __shared__ float4 kept[64];\n"
+        "  kept[threadIdx.x] = x[threadIdx.x];\n  __syncthreads();\n  y[threadIdx.x] = kept[63 - threadIdx.x];\n}\n"
+    )
+    library = tmp_path / "kernel.so"
+    flags = ["-arch=sm_90", "-shared", "-Xcompiler", "-fPIC"]
+    subprocess.run(["nvcc", *flags, str(source), "-o", str(library)], check=True, capture_output=True)
+    (kernel,) = dump(library)
+    assert (kernel.short_name, kernel.capability, kernel.shared_bytes) == ("scale", 90, 1024)
+    assert (kernel.instructions["global_load_128"], kernel.instructions["barrier"]) == (1, 1)
+    assert 0 < kernel.registers < 40
+    assert not kernel.spills
+    assert {at.threads: at.share for at in kernel.occupancy}[256] == 1.0
 
 
 @pytest.mark.gpu

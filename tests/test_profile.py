@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from kbenv.machine_code import read_kernels
+from kbenv.diagnosis import read_diagnosis
 from kbenv.profile import (
     NCU_METRICS,
     Counters,
     find_limit,
     list_kernels,
     measure_roof,
-    ncu_command,
     parse_ncu,
     render_profile,
 )
 from kbenv.protocol import get_protocol
 from kbenv.provenance import OUTSIDE
+from kbenv.sandbox.runner.tool import NCU_OPTIONS
 from kbenv.verdict import KernelShare, Provenance, Stage, Status, Verdict
 from tests.fakes import make_plausibility, make_verdict
 from tests.test_feedback import assert_golden
-from tests.test_machine_code import SASS, USAGE
+from tests.test_machine_code import ROWS
 
 SOURCE = "__global__ void matmul(const float *a) {}\n__global__ void relu(float4 *x) {}\n"
 RAW = """\
@@ -54,6 +55,9 @@ DETAILS = """\
 "0","1","python","127.0.0.1","relu","1","7","(32, 1, 1)","(4, 1, 1)","0","9.0","Launch Statistics","Waves Per SM","",\
 "0.02"
 """
+
+
+DIAGNOSIS = read_diagnosis({"code": ROWS, "counters": RAW, "missing": {}})
 
 
 def provenance(*kernels: tuple[str, float, int, str]) -> Provenance:
@@ -151,11 +155,10 @@ def test_what_is_no_table_holds_no_launches(text: str) -> None:
     assert parse_ncu(text) == ()
 
 
-def test_the_command_leaves_the_clocks_alone_and_asks_for_every_metric() -> None:
-    command = ncu_command(["python", "x.py"], launches=3)
-    assert command[command.index("--clock-control") + 1] == "none"
-    assert command[-2:] == ["python", "x.py"]
-    assert set(command[command.index("--metrics") + 1].split(",")) == set(NCU_METRICS.values())
+def test_ncu_is_asked_to_leave_the_clocks_alone_and_for_every_metric() -> None:
+    options = dict(pairwise(NCU_OPTIONS))
+    assert options["--clock-control"] == "none"
+    assert set(options["--metrics"].split(",")) == set(NCU_METRICS.values())
 
 
 def limit(**values: float) -> tuple[str, tuple[str, ...]]:
@@ -202,10 +205,11 @@ def test_without_throughputs_there_is_no_limit() -> None:
 
 
 def test_the_whole_profile_reads_well() -> None:
+    shares = provenance(("relu", 0.92, 3, "custom"), ("cublasGemm", 0.08, 3, "library"))
     made = verdict(1.4, bytes=5_368_709_120, flops=0, bandwidth=4.3e12).model_copy(
-        update={"provenance": provenance(("relu", 0.92, 3, "custom"), ("cublasGemm", 0.08, 3, "library"))}
+        update={"provenance": shares, "diagnosis": DIAGNOSIS}
     )
-    text = render_profile(made, SOURCE, code=read_kernels(USAGE, SASS), counters=parse_ncu(RAW))
+    text = render_profile(made, SOURCE)
     assert text is not None
     assert_golden("profile", text)
 
@@ -214,15 +218,15 @@ def test_the_whole_profile_reads_well() -> None:
 def test_of_a_wrong_answer_nothing_is_profiled(status: Status) -> None:
     failed = make_verdict(
         status, plausibility=make_plausibility(1.0), provenance=provenance(("relu", 1.0, 3, "custom")),
-        protocol=get_protocol("hardened"),
+        protocol=get_protocol("hardened"), diagnosis=DIAGNOSIS,
     )  # fmt: skip
-    assert render_profile(failed, SOURCE, code=read_kernels(USAGE, SASS), counters=parse_ncu(RAW)) is None
+    assert render_profile(failed, SOURCE) is None
 
 
 def test_a_verdict_without_measurements_has_no_profile() -> None:
     assert render_profile(make_verdict(speedup=2.0), SOURCE) is None
-    untimed = make_verdict(Status.NO_CUSTOM_KERNEL, stage=Stage.PROVENANCE)
-    assert render_profile(untimed, SOURCE, counters=parse_ncu(RAW)) is None
+    untimed = make_verdict(Status.NO_CUSTOM_KERNEL, stage=Stage.PROVENANCE, diagnosis=DIAGNOSIS)
+    assert render_profile(untimed, SOURCE) is None
 
 
 def test_on_a_cpu_it_speaks_of_loops_and_not_of_launches() -> None:
@@ -234,7 +238,26 @@ def test_on_a_cpu_it_speaks_of_loops_and_not_of_launches() -> None:
 
 
 def test_counters_of_kernels_that_the_source_lacks_are_told_without_their_names() -> None:
-    text = render_profile(verdict(), "x", counters=parse_ncu(RAW))
+    text = render_profile(verdict().model_copy(update={"diagnosis": DIAGNOSIS}), "x")
     assert text is not None
     assert "a library's kernel" in text
     assert "matmul" not in text
+
+
+def test_what_was_asked_for_and_is_not_known_is_said_with_its_reason() -> None:
+    refused = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\nPASSED: every check passed.\n"
+    diagnosis = read_diagnosis({"code": [], "counters": refused, "missing": {"code": "no cuobjdump here"}})
+    text = render_profile(verdict().model_copy(update={"diagnosis": diagnosis}), SOURCE)
+    assert text is not None
+    assert "Not known: the machine code (quoted):\n| no cuobjdump here" in text
+    assert "Not known: the hardware counters (quoted):\n| " in text
+    assert "ERR_NVGPUCTRPERM" in text
+    assert "PASSED" not in text
+
+
+def test_machine_code_that_the_submission_itself_told_of_is_marked() -> None:
+    rows = [{**row, "self_reported": True} for row in ROWS]
+    diagnosis = read_diagnosis({"code": rows, "missing": {}})
+    text = render_profile(verdict().model_copy(update={"diagnosis": diagnosis}), SOURCE)
+    assert text is not None
+    assert "- matmul (as its compiler's cache in your process has it): 168 registers" in text

@@ -19,13 +19,10 @@ from kbenv.agents.skills.library import (
     retrieve,
 )
 from kbenv.errors import UsageError
-from kbenv.machine_code import read_kernels
 from kbenv.problems import load_problem
-from kbenv.profile import parse_ncu
 from kbenv.verdict import HIDDEN_STAGES, Status
 from tests.fakes import RELU_SOURCE, make_plausibility, make_verdict
-from tests.test_machine_code import SASS, USAGE
-from tests.test_profile import RAW, SOURCE, provenance, verdict
+from tests.test_profile import DIAGNOSIS, SOURCE, provenance, verdict
 
 LIBRARY = load_library()
 of_every_skill = pytest.mark.parametrize("skill", LIBRARY, ids=lambda skill: skill.id)
@@ -96,11 +93,9 @@ def known_features() -> set[str]:
         for kernel in (skill.pair.before, skill.pair.after):
             names |= set(features_of(Pair(problem=skill.pair.problem, before=kernel, after=kernel), kernel))
     told = verdict(1.0, bytes=10**9, operations_ms=0.5, flops=10**9).model_copy(
-        update={"provenance": provenance(("relu", 1.0, 3, "custom"))}
+        update={"provenance": provenance(("relu", 1.0, 3, "custom")), "diagnosis": DIAGNOSIS}
     )
-    return (
-        names | set(profile_features(told, SOURCE, read_kernels(USAGE, SASS), parse_ncu(RAW))) | {"counters.occupancy"}
-    )
+    return names | set(profile_features(told, SOURCE)) | {"counters.occupancy"}
 
 
 CAUSES = {"uncoalesced", "bank-conflicts", "small-grid", "waits-for-memory", "waits-at-barriers"}
@@ -208,10 +203,9 @@ def test_of_a_hidden_failure_there_is_one_feature(status: Status, stage: Any) ->
 
 
 def test_features_of_a_run() -> None:
-    told = verdict(1.0, bytes=2 * 10**9).model_copy(
-        update={"provenance": provenance(("relu", 0.6, 3, "custom"), ("at::native::elementwise", 0.4, 3, "library"))}
-    )
-    features = profile_features(told, SOURCE, read_kernels(USAGE, SASS), parse_ncu(RAW))
+    shares = provenance(("relu", 0.6, 3, "custom"), ("at::native::elementwise", 0.4, 3, "library"))
+    told = verdict(1.0, bytes=2 * 10**9).model_copy(update={"provenance": shares, "diagnosis": DIAGNOSIS})
+    features = profile_features(told, SOURCE)
     assert features["profile.bound"] == "overhead"
     assert features["profile.bandwidth_share"] == 0.5
     assert (features["profile.library_share"], features["profile.elementwise_share"]) == (0.4, 0.4)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kbenv.feedback import is_hidden
 from kbenv.machine_code import KernelCode
 from kbenv.problems.problem import parse_source
-from kbenv.profile import Counters, find_limit, list_kernels, measure_roof
+from kbenv.profile import Counters, code_of, counters_of, find_limit, list_kernels, measure_roof
 from kbenv.provenance import defined_kernels, detect_backend
 from kbenv.verdict import Status, Verdict
 
@@ -99,9 +99,7 @@ def source_features(source: str) -> dict[str, Feature]:
     return features
 
 
-def profile_features(
-    verdict: Verdict, source: str, code: Sequence[KernelCode] = (), counters: Sequence[Counters] = ()
-) -> dict[str, Feature]:
+def profile_features(verdict: Verdict, source: str) -> dict[str, Feature]:
     """Of a run, as far as an agent may know it."""
     if is_hidden(verdict):
         return {"profile.status": Status.WRONG_HIDDEN.value}
@@ -127,19 +125,16 @@ def profile_features(
             "profile.library_share": shares["library"], "profile.copy_share": shares["copy"],
             "profile.elementwise_share": elementwise,
         }  # fmt: skip
-    return features | _code_features(code, source) | _counter_features(counters, source)
+    return features | _code_features(code_of(verdict), source) | _counter_features(counters_of(verdict), source)
 
 
-def extract_features(
-    problem_source: str, source: str | None, verdict: Verdict | None = None, code: Sequence[KernelCode] = (),
-    counters: Sequence[Counters] = (),
-) -> dict[str, Feature]:  # fmt: skip
+def extract_features(problem_source: str, source: str | None, verdict: Verdict | None = None) -> dict[str, Feature]:
     """All of it; of an answer without code only the problem's."""
     features = problem_features(problem_source)
     if source is not None:
         features |= source_features(source)
         if verdict is not None:
-            features |= profile_features(verdict, source, code, counters)
+            features |= profile_features(verdict, source)
     return features
 
 

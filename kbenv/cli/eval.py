@@ -129,6 +129,8 @@ def describe(verdict: Verdict, *, with_screen: bool = False) -> RenderableType:
         parts += [Text("checks", style="bold"), Padding(_checks(verdict), (0, 0, 0, 2))]
     if verdict.flags:
         parts += [Text("flags", style="bold"), *(Text(f"  - {_one_line(flag)}") for flag in verdict.flags)]
+    if verdict.diagnosis is not None:
+        parts += [Text("diagnosis (decides nothing)", style="bold"), *map(Text, _diagnosis(verdict))]
     if with_screen:
         found = [f"  - {f.line}:{f.column + 1} {f.rule}: {_one_line(f.text)}" for f in verdict.screen]
         parts += [Text("screen", style="bold"), *map(Text, found or ["  nothing"])]
@@ -242,6 +244,33 @@ def _pairs(verdict: Verdict) -> Table:
     for name, value in pairs:
         table.add_row(Text(name, style="bold"), Text(_one_line(value)))
     return table
+
+
+def _diagnosis(verdict: Verdict) -> list[str]:
+    """What was also looked at: a line for each kernel, each launch, and what is not known."""
+    from kbenv.profile import code_of, counters_of, find_limit
+
+    lines = []
+    for kernel in code_of(verdict):
+        n = kernel.instructions
+        words = [
+            f"{kernel.registers} registers", f"{kernel.stack_bytes} B stack", f"{kernel.shared_bytes} B shared",
+            f"{n.get('all', 0)} instructions", f"{n.get('tensor_core', 0)} tensor-core",
+            f"{n.get('global_load_128', 0)}/{n.get('global_load', 0)} loads of 16 B",
+            f"{n.get('async_copy', 0)} async copies", f"{n.get('local', 0)} spills",
+        ]  # fmt: skip
+        words += [f"occupancy {at.share:.0%} at {at.threads} threads" for at in kernel.occupancy if at.threads == 256]
+        by = ", self-reported" if kernel.self_reported else ""
+        lines.append(f"  - {_one_line(kernel.short_name)} (sm_{kernel.capability}{by}): {', '.join(words)}")
+    for launch in counters_of(verdict):
+        limit = find_limit(launch)
+        busy = f"{limit.resource}, {limit.percent:.0f}% of the peak" if limit is not None else "unknown"
+        lines.append(f"  - {_one_line(launch.kernel)} (counters, self-reported): limit {busy}")
+    diagnosis = verdict.diagnosis
+    if diagnosis is not None:
+        lines += [f"  - {line}" for line in (diagnosis.access or "").splitlines()]
+        lines += [f"  - no {name}: {_one_line(reason)}" for name, reason in diagnosis.missing.items()]
+    return lines
 
 
 def _checks(verdict: Verdict) -> Table:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbenv.errors import UsageError
-from kbenv.protocol import DEFAULT_PROTOCOL, PRECISIONS, PROTOCOLS
+from kbenv.protocol import DEFAULT_PROTOCOL, DIAGNOSTICS, PRECISIONS, PROTOCOLS
 from kbenv.reward import NEED_COMPILED
 
 if TYPE_CHECKING:
     from kbenv.evaluator import Evaluator
     from kbenv.pool import EvaluatorPool
-    from kbenv.protocol import Protocol
+    from kbenv.protocol import Diagnostic, Protocol
 
 
 def add_judging_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +31,12 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="credit only a source with a kernel of its own (default: as the protocol says)",
     )
+    parser.add_argument(
+        "--diagnose", default="", metavar="WHICH",
+        help="also look at code (machine code by cuobjdump, half a second), counters (of one call, by Nsight Compute), "
+        "access (where the first bad access is, by compute-sanitizer): a list such as code,access. The last two take "
+        "seconds and need NVIDIA's tools; nothing of it decides anything",
+    )  # fmt: skip
     add_place_options(parser)
 
 
@@ -130,7 +136,19 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "backend": arguments.backend,
         "require_custom_kernel": arguments.require_custom_kernel,
         "compiled_baseline": getattr(arguments, "reward", None) in NEED_COMPILED,
+        "diagnostics": choose_diagnostics(arguments),
     }
+
+
+def choose_diagnostics(arguments: argparse.Namespace) -> tuple[Diagnostic, ...]:
+    """What `--diagnose` names, and the machine code where a profile or an agent makes use of it. Raises UsageError."""
+    named = {word.strip() for word in getattr(arguments, "diagnose", "").split(",") if word.strip()}
+    if not named <= set(DIAGNOSTICS):
+        raise UsageError(f"--diagnose must be of {', '.join(DIAGNOSTICS)}; found {arguments.diagnose!r}")
+    reads_profile = "p" in getattr(arguments, "feedback", "").split(",")
+    if reads_profile or "skills" in (getattr(arguments, "agent", None) or ()):
+        named.add("code")
+    return tuple(name for name in DIAGNOSTICS if name in named)
 
 
 def _say_note(note: str | None) -> None:

@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 
+from ..runner.machine_code import checked
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import Arm, ArmError, Setting
@@ -164,6 +165,26 @@ class Builds:
         finally:
             self.facts["seconds"] = round(self.facts["seconds"] + time.monotonic() - started, 4)
 
+    def read_code(self, timeout_s: float) -> tuple[list[Message] | None, str | None]:
+        """The kernels in the libraries that this job got (`runner/machine_code.read_rows`), and why not all are told.
+
+        None where the job got no library, or it is not kept. A builder reads them, not the submission.
+        """
+        self._watch = lambda: None
+        with contextlib.ExitStack() as stack:
+            kept = [self._artifacts.open(library) for library in sorted(self._given)]
+            found = [item[1] for item in kept if item is not None and item[0] == "library"][:_MOST_SOURCES]
+            for descriptor in found:
+                stack.callback(os.close, descriptor)
+            if not found:
+                return None, None
+            try:
+                answer = self._ask_builder("dump", time.monotonic() + timeout_s, found)
+            except (ArmError, _Declined) as e:
+                return None, f"the machine code was not read: {e}"
+        reason = answer.get("reason")
+        return checked(answer.get("kernels")), reason if isinstance(reason, str) else None
+
     def _build(self, request: _Request, deadline: float) -> int:
         """A sealed memory file with the library."""
         units = [self._plan(request, source, f"slim-{n}") for n, source in enumerate(request.sources)]
@@ -292,16 +313,23 @@ class Builds:
     ) -> tuple[Message, list[int]]:  # fmt: skip
         """One builder's life; its answer, checked, and what it made. See `Compiler.do_compile`."""
         results = [stack.enter_context(_memory_file()) for _ in wanted]
+        descriptors = [*given.values(), *results]
+        answer = self._ask_builder(
+            "compile", deadline, descriptors, files=files, given=list(given), units=units, link=link, wanted=wanted
+        )
+        if not _is_answer(answer, len(units), has_link=link is not None):
+            raise _Declined("the builder's answer has no known form")
+        return answer, results
+
+    def _ask_builder(self, op: str, deadline: float, descriptors: Sequence[int], **content: Any) -> Message:
+        """One builder's life: one question, and its answer as it came."""
         remaining = deadline - time.monotonic()
         scratch = self._zygote.new_scratch("builder", self._uid, self._limits["scratch_bytes"])
         try:
             with Arm(self._zygote, "builder", self._setting, self._uid, scratch) as arm:
                 arm.watch = self._watch
-                answer = arm.ask(
-                    "compile", timeout_s=max(0.0, remaining),
-                    descriptors=[os.dup(descriptor) for descriptor in [*given.values(), *results]],
-                    files=files, given=list(given), units=units, link=link, wanted=wanted,
-                )  # fmt: skip
+                given = [os.dup(descriptor) for descriptor in descriptors]
+                return arm.ask(op, timeout_s=max(0.0, remaining), descriptors=given, **content)
         except ArmError as e:
             if e.kind == "timeout":
                 raise ArmError("timeout", f"building took longer than {max(0.0, remaining):.4g} s") from e
@@ -313,9 +341,6 @@ class Builds:
                 self._zygote.wipe_scratch("builder")
             except (OSError, RuntimeError) as e:
                 self._on_left(str(e))
-        if not _is_answer(answer, len(units), has_link=link is not None):
-            raise _Declined("the builder's answer has no known form")
-        return answer, results
 
 
 def _folders(flags: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ from .build import Builds
 from .checks import Checks, words_of
 from .clock import Clock, Turn
 from .compare import Comparison, same_bytes
+from .diagnosis import diagnose_fault, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
 from .plan import Demand, DoesNotFitError, Plan, make_plan
@@ -101,6 +102,8 @@ class Job:
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
                 self._phase("standard", checks.standard_trials)
+                if self.protocol["diagnostics"]:
+                    self._phase("diagnosis", lambda: diagnose_right(self))
                 self._phase("hidden", checks.hidden_trials)
                 self._phase("timing", lambda: measure(self))
                 if self._looks_at_kernels:
@@ -116,6 +119,8 @@ class Job:
                     self.result.pop(claim, None)
                 if "submission" in self._arms:
                     self._arms["submission"].stop()  # what it printed last is in the pipe
+                self.keep_printed()
+                diagnose_fault(self, fault)
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
             self.keep_printed()
@@ -236,9 +241,13 @@ class Job:
     # -- arms ---------------------------------------------------------------------------------------------------------
 
     def start_arm(self, role: str) -> Arm:
-        arm = Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role])
+        arm = self.open_arm(role)
         self._arms[role] = self._stack.enter_context(arm)
         return arm
+
+    def open_arm(self, role: str) -> Arm:
+        """A runner that is the caller's to stop."""
+        return Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role])
 
     def stop_arm(self, role: str) -> None:
         arm = self._arms.pop(role, None)
@@ -317,11 +326,19 @@ class Job:
 
     def remaining(self, limit_s: float, stage: str) -> float:
         """`limit_s`, or what is left of the job's time."""
-        left = self._deadline - time.monotonic()
+        left = self.left_s()
         if left <= 0:
             job_s: float = self.protocol["limits"]["job_s"]
             raise SubmissionFault("TIMEOUT", stage, f"the whole job took longer than {job_s:.4g} s")
         return min(limit_s, left)
+
+    def left_s(self) -> float:
+        """What is left of the job's time."""
+        return self._deadline - time.monotonic()
+
+    def read_built_code(self, timeout_s: float) -> tuple[list[Message] | None, str | None]:
+        """See `Builds.read_code`; nothing where nothing is built outside the submission's process."""
+        return self._builds.read_code(timeout_s) if self._builds is not None else (None, None)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import subprocess
 from typing import Any
 
 from ..wire import Message
+from .machine_code import MOST_KERNELS, DumpError, dump
 
 _TEXT_BYTES = 16 << 10
 """Of each half of what a compiler says."""
@@ -55,6 +56,19 @@ class Compiler:
         for descriptor in descriptors:
             os.close(descriptor)
         return {"units": units, "link": link}
+
+    def do_dump(self, _: Message, descriptors: list[int]) -> Message:
+        """The kernels in libraries, as `machine_code.read_rows` has them, and why there are none or None."""
+        kernels: list[Message] = []
+        reason = None
+        for number, descriptor in enumerate(descriptors):
+            path = f"library-{number}.so"
+            os.symlink(f"/proc/self/fd/{descriptor}", path)
+            try:
+                kernels += dump(path, inherited=[descriptor])
+            except DumpError as e:
+                reason = str(e)
+        return {"kernels": kernels[:MOST_KERNELS], "reason": reason}
 
 
 class _Unit:

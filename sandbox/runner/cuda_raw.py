@@ -14,8 +14,10 @@ The source is plain CUDA C++ for the device: `__global__` functions, no host cod
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import hashlib
 import os
 import re
 import sys
@@ -151,7 +153,18 @@ def _compile(source: str, name: str, options: tuple[str, ...], capability: tuple
     lowered = _check(nvrtc.nvrtcGetLoweredName(program, name.encode()))
     image = b" " * _check(nvrtc.nvrtcGetCUBINSize(program))
     _check(nvrtc.nvrtcGetCUBIN(program, image))
+    _keep(image)
     return image, lowered
+
+
+def _keep(image: bytes) -> None:
+    """Beside what other compilers keep of this process's, for who wants to read the machine code."""
+    folder = os.environ.get("CUDA_CACHE_PATH")
+    if folder:
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, f"{hashlib.sha256(image).hexdigest()}.cubin"), "wb") as file:
+                file.write(image)
 
 
 def _include_folders() -> list[str]:

@@ -51,7 +51,7 @@ _PATH = re.compile(r"[^\n\\]{1,255}")
 class Extensions(importlib.abc.MetaPathFinder):
     """Puts ours in PyTorch's place once a submission imports it: imported earlier it would be found in every child."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel | None) -> None:
         self._channel = channel
         self._process, self._thread = os.getpid(), threading.get_ident()
         self._environment = _environment()
@@ -92,7 +92,7 @@ class Extensions(importlib.abc.MetaPathFinder):
     def _build(self, module: Any, call: dict[str, Any]) -> bool:
         """Whether the library is there now. Raises RuntimeError, as PyTorch would, when a compiler refused."""
         here = (self._process, self._thread) == (os.getpid(), threading.get_ident())
-        if not here or _environment() != self._environment:
+        if self._channel is None or not here or _environment() != self._environment:
             return False
         request = _describe(module, call)
         if request is None:

@@ -1,4 +1,4 @@
-"""A runner as a new interpreter: what bubblewrap starts where runners cannot be forked."""
+"""A runner as a new interpreter: started by bubblewrap where runners cannot be forked, or by a tool of NVIDIA's."""
 
 import json
 
@@ -8,4 +8,9 @@ from ..zygote import become_runner
 
 def main(arguments: list[str]) -> None:
     call = json.loads(arguments[0])
+    if "alone" in call:
+        from . import alone
+
+        alone.run(call["alone"])
+        return
     become_runner(call["request"], call["sock"], call["output"], call["status"], Isolation())

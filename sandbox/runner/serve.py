@@ -31,6 +31,7 @@ from .extension import Extensions
 from .parameters import Perturbation, describe_tensors, generator_state
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .rounded import RoundedOperators
+from .tool import Tools
 from .trace import trace
 from .truncated import TruncatedProducts
 
@@ -91,7 +92,7 @@ def _flush() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-class Runner:
+class Runner(Tools):
     """One model and its slots."""
 
     def __init__(self, channel: Channel, device: str, role: str) -> None:
