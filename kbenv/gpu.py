@@ -1,10 +1,13 @@
-"""What GPUs can do, for prompts and not for judging; each row names the maker's data sheet, against which it has yet
-to be checked.
+"""What GPUs can do, for prompts and not for judging; each row names the maker's data sheet.
 
-Peaks are the makers' figures without sparsity, at boost clock; tensor-core figures are with accumulation in float32
-where the maker tells the two apart. What holds for all devices of a compute capability (registers, shared memory) is
-from NVIDIA's CUDA C++ programming guide, table of technical specifications per compute capability. A device that is not
-in the table is described by what it reports of itself.
+Peaks are the makers' figures without sparsity (sheets print twice that for most types, with a footnote), at boost
+clock; tensor-core figures are with accumulation in float32 where the maker tells the two apart. What holds for all
+devices of a compute capability (registers, shared memory, threads, blocks) is from NVIDIA's CUDA C++ programming guide,
+technical specifications per compute capability, and was held against `cuda/__device/arch_traits.h` of CUDA 13's own
+headers. A device that is not in the table is described by what it reports of itself.
+
+Checked in November 2026 against copies of those sheets on resellers' and universities' pages, save for H100 NVL and
+H200 NVL, of which no copy was found, and the tensor-core peaks of L4 and A10: those are unchecked.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class GPU:
         names: the parts of a device's reported name that identify it, each of which must occur.
         memory_gb: in 10^9 bytes, as data sheets count.
         bandwidth: of the memory, in 10^9 bytes per second.
-        l2_mb: size of the L2 cache, in 10^6 bytes as data sheets count.
+        l2_mb: size of the L2 cache, in 2^20 bytes, which data sheets call MB.
         tflops: peaks in 10^12 operations per second by type, the tensor cores' where they have that type; "fp32" is
             without tensor cores.
         source: the data sheet or architecture paper.
@@ -91,7 +94,7 @@ _HOPPER = "NVIDIA H100 Tensor Core GPU data sheet and architecture"
 
 GPUS: tuple[GPU, ...] = (
     GPU("B200", ("B200",), "10.0", 148, 180, 7700, 126,
-        _peaks(75, tf32=1125, bf16=2250, fp16=2250, fp8=4500, int8=4500, fp4=9000), "NVIDIA HGX B200 data sheet"),
+        _peaks(75, tf32=1100, bf16=2250, fp16=2250, fp8=4500, int8=4500, fp4=9000), "NVIDIA HGX B200 data sheet"),
     GPU("H200 NVL", ("H200", "NVL"), "9.0", 132, 141, 4800, 50,
         _peaks(60, tf32=417, bf16=835, fp16=835, fp8=1671, int8=1671), "NVIDIA H200 Tensor Core GPU data sheet"),
     GPU("H200", ("H200",), "9.0", 132, 141, 4800, 50,
@@ -115,12 +118,14 @@ GPUS: tuple[GPU, ...] = (
     GPU("A10", ("A10",), "8.6", 72, 24, 600, 6,
         _peaks(31.2, tf32=62.5, bf16=125, fp16=125, int8=250), "NVIDIA A10 data sheet"),
     GPU("RTX 5090", ("RTX", "5090"), "12.0", 170, 32, 1792, 96,
-        _peaks(104.8, tf32=104.8, bf16=209.5, fp16=209.5, fp8=419, int8=838), "NVIDIA RTX Blackwell GPU architecture"),
+        _peaks(104.8, tf32=104.8, bf16=209.5, fp16=209.5, fp8=419, int8=838, fp4=1676),
+        "NVIDIA RTX Blackwell GPU architecture"),
     GPU("RTX 4090", ("RTX", "4090"), "8.9", 128, 24, 1008, 72,
         _peaks(82.6, tf32=82.6, bf16=165.2, fp16=165.2, fp8=330.3, int8=660.6), _ADA),
     GPU("RTX 3090", ("RTX", "3090"), "8.6", 82, 24, 936, 6,
         _peaks(35.6, tf32=35.6, bf16=71, fp16=71, int8=284), _GA102),
-    GPU("V100", ("V100",), "7.0", 80, 32, 900, 6, _peaks(15.7, fp16=125), "NVIDIA V100 Tensor Core GPU data sheet"),
+    GPU("V100", ("V100",), "7.0", 80, 32, 900, 6, _peaks(15.7, fp16=125),
+        "NVIDIA V100 Tensor Core GPU data sheet (SXM2)"),
     GPU("T4", ("T4",), "7.5", 40, 16, 320, 4, _peaks(8.1, fp16=65, int8=130), "NVIDIA T4 data sheet"),
 )  # fmt: skip
 """The more particular names first: the first row whose `names` all occur is taken."""

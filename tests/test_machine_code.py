@@ -181,6 +181,55 @@ def test_occupancy_is_that_of_the_calculator(capability, threads, registers, sha
     assert found.share == warps / MULTIPROCESSORS[capability].warps
 
 
+HEADER = Path("/usr/local/cuda/include/cuda_occupancy.h")
+CALCULATOR = r"""
+#include <cstdio>
+#include "cuda_occupancy.h"
+int main(int, char **) {
+    int capability, threads, registers, shared, warps, in_all, in_block;
+    while (scanf("%d %d %d %d %d %d %d", &capability, &threads, &registers, &shared, &warps, &in_all, &in_block) == 7) {
+        cudaOccDeviceProp device;
+        device.computeMajor = capability / 10; device.computeMinor = capability % 10;
+        device.maxThreadsPerBlock = 1024; device.maxThreadsPerMultiprocessor = 32 * warps;
+        device.regsPerBlock = device.regsPerMultiprocessor = 65536; device.warpSize = 32; device.numSms = 1;
+        device.sharedMemPerBlock = 49152; device.sharedMemPerMultiprocessor = in_all;
+        device.sharedMemPerBlockOptin = in_block; device.reservedSharedMemPerBlock = capability >= 80 ? 1024 : 0;
+        cudaOccFuncAttributes kernel;
+        kernel.maxThreadsPerBlock = 1024; kernel.numRegs = registers; kernel.sharedSizeBytes = 0;
+        kernel.partitionedGCConfig = PARTITIONED_GC_OFF; kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+        kernel.maxDynamicSharedSizeBytes = in_block; kernel.numBlockBarriers = 1;
+        cudaOccDeviceState state;
+        state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
+        cudaOccResult result;
+        cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, shared);
+        printf("%d\n", result.activeBlocksPerMultiprocessor);
+    }
+}
+"""
+
+
+@pytest.mark.skipif(not HEADER.is_file() or shutil.which("g++") is None, reason="needs cuda_occupancy.h and g++")
+def test_blocks_are_those_of_nvidias_own_calculator(tmp_path: Path) -> None:
+    (tmp_path / "calculator.cpp").write_text(CALCULATOR)
+    program = tmp_path / "calculator"
+    command = ["g++", f"-I{HEADER.parent}", str(tmp_path / "calculator.cpp"), "-o", str(program)]
+    subprocess.run(command, check=True, capture_output=True)
+    cases = [
+        (capability, threads, registers, shared)
+        for capability in MULTIPROCESSORS
+        for threads in (32, 96, 128, 200, 256, 512, 700, 1024)
+        for registers in (16, 32, 37, 40, 64, 65, 96, 128, 168, 255)
+        for shared in (0, 1, 1000, 16384, 33000, 49152, 99 * 1024, 227 * 1024)
+    ]
+    asked = ""
+    for case in cases:
+        device = MULTIPROCESSORS[case[0]]
+        numbers = (*case, device.warps, device.shared_bytes, device.shared_bytes_per_block)
+        asked += " ".join(map(str, numbers)) + "\n"
+    told = subprocess.run([str(program)], input=asked, check=True, capture_output=True, text=True).stdout.split()
+    assert [occupancy(*case).blocks for case in cases] == [int(blocks) for blocks in told]
+
+
 @given(st.sampled_from(sorted(MULTIPROCESSORS)), st.integers(1, 1024), st.integers(1, 255), st.integers(0, 300_000))
 def test_more_of_anything_never_raises_the_number_of_blocks(capability, threads, registers, shared) -> None:
     found = occupancy(capability, threads, registers, shared)

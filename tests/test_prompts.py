@@ -14,7 +14,8 @@ import pytest
 import kbenv.prompts
 from kbenv.agents import Turn
 from kbenv.errors import UsageError
-from kbenv.gpu import GPUS, facts_about, find_gpu
+from kbenv.gpu import GPUS, REGISTERS, facts_about, find_gpu
+from kbenv.machine_code import MULTIPROCESSORS
 from kbenv.problems import load_problem
 from kbenv.problems.loaders import file
 from kbenv.problems.problem import Problem
@@ -224,6 +225,16 @@ def test_the_table_of_gpus_is_plausible() -> None:
         order = [peaks[kind] for kind in ("fp32", "tf32", "bf16", "fp8", "fp4") if kind in peaks]
         assert order == sorted(order), gpu.name
         assert gpu.source
+
+
+def test_limits_of_a_capability_are_those_that_occupancy_is_computed_from() -> None:
+    for gpu in GPUS:
+        device = MULTIPROCESSORS[int(gpu.capability.replace(".", ""))]
+        limits = gpu.limits
+        assert (limits.threads, limits.blocks) == (32 * device.warps, device.blocks)
+        assert limits.shared_kib * 1024 == device.shared_bytes
+        assert limits.shared_block_kib * 1024 == device.shared_bytes_per_block
+        assert device.registers == REGISTERS
 
 
 def test_a_gpu_that_nobody_knows_is_a_usage_error_that_names_the_known_ones() -> None:
