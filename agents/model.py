@@ -22,7 +22,7 @@ from pydantic import JsonValue
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from kbenv.agents import ANSWER, Completion, Message, Model
-from kbenv.agents.sampling import Sampling, settings_for
+from kbenv.agents.sampling import SAMPLED_TEMPERATURE, Sampling, settings_for
 from kbenv.errors import ModelError, UsageError
 from kbenv.prompts import render
 
@@ -106,7 +106,7 @@ class LitellmModel:
         self._litellm = _import_litellm()
         self.provider = _check_environment(self._litellm, name)
         supported = self._litellm.get_supported_openai_params(model=name)
-        self.settings = settings_for(name, sampling or Sampling(), supported)
+        self.settings = _accepted(self._litellm, name, settings_for(name, sampling or Sampling(), supported))
         if tool and supported is not None and "tools" not in supported:
             raise UsageError(f"{name} calls no tools: leave out --tool")
         self._tool = tool
@@ -350,6 +350,23 @@ def _check_environment(litellm: ModuleType, name: str) -> str:
     if keys:
         raise UsageError(f"no key for {name}: set {' or '.join(keys)} in the environment (kbenv stores no keys)")
     return provider
+
+
+def _accepted(litellm: Any, name: str, settings: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """`settings`, if litellm would send them; without the temperature of the preset `sampled` where it would not.
+
+    Raises:
+        UsageError: litellm refuses them for this model.
+    """
+    model, provider = litellm.get_llm_provider(name)[:2]
+    try:
+        litellm.utils.get_optional_params(model=model, custom_llm_provider=provider, **settings)
+    except litellm.BadRequestError as error:  # UnsupportedParamsError is one
+        if settings.get("temperature") == SAMPLED_TEMPERATURE:
+            rest = {key: value for key, value in settings.items() if key != "temperature"}
+            return _accepted(litellm, name, rest)
+        raise UsageError(f"{name} does not accept what was chosen: {_one_line(error)}") from error
+    return settings
 
 
 def _tool() -> dict[str, Any]:

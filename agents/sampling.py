@@ -1,9 +1,10 @@
 """How answers are drawn: presets, and a table of what models accept.
 
-litellm knows which parameters a provider takes; the table adds what it does not say, model by model: which refuse a
-temperature, its bounds, and which efforts of reasoning there are. What decides are the providers' API references
-(OpenAI: reasoning models; Anthropic: extended thinking; Google: generation config; DeepSeek: reasoning model; xAI:
-reasoning), against which the rows were not checked one by one. Where a model is not in it, litellm alone decides.
+litellm knows which parameters a provider takes, and refuses some values; the table adds what it does not say, model by
+model: bounds of the temperature, models that ignore one, and which efforts of reasoning there are. What both say was
+compared with litellm 1.110 (`litellm.get_supported_openai_params`, `litellm.utils.get_optional_params` and its list of
+models) in November 2026, the bounds with the providers' API references as far as litellm repeats them. Both must agree:
+what either refuses is not sent. Where a model is not in the table, litellm alone decides.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Accepts:
         temperature: its bounds; None where it is refused or ignored.
         top_p: whether it is taken.
         efforts: of reasoning; empty where there is no such choice.
-        effort_fixes_temperature: with an effort no temperature may be given.
+        effort_fixes_temperature: with an effort other than "none" no temperature may be given.
     """
 
     pattern: str
@@ -64,22 +65,28 @@ class Accepts:
     effort_fixes_temperature: bool = False
 
 
+_OPENAI = ("none", "low", "medium", "high", "xhigh")
 TABLE: tuple[Accepts, ...] = (
-    Accepts("*gpt-5*chat*"),
-    Accepts("*gpt-5*", None, top_p=False, efforts=("none", "minimal", "low", "medium", "high", "xhigh")),
+    Accepts("*gpt-5-chat*"),
+    Accepts("*gpt-5.[1-4]*", efforts=_OPENAI, effort_fixes_temperature=True),
+    Accepts("*gpt-5.*", None, top_p=False, efforts=_OPENAI),
+    Accepts("*gpt-5*", None, top_p=False, efforts=("minimal", "low", "medium", "high")),
+    Accepts("*gpt-6*", None, top_p=False, efforts=(*_OPENAI, "max")),
     Accepts("*gpt-oss*", efforts=("low", "medium", "high")),
     Accepts("*o1-mini*", None, top_p=False),
     Accepts("*o1*", None, top_p=False, efforts=("low", "medium", "high")),
     Accepts("*o3*", None, top_p=False, efforts=("low", "medium", "high")),
     Accepts("*o4-mini*", None, top_p=False, efforts=("low", "medium", "high")),
-    Accepts("*claude*", (0.0, 1.0), efforts=("low", "medium", "high"), effort_fixes_temperature=True),
-    Accepts("*gemini-2.5*", efforts=("disable", "low", "medium", "high")),
-    Accepts("*gemini-3*", efforts=("low", "medium", "high")),
+    Accepts("*claude*", (0.0, 1.0), efforts=("low", "medium", "high", "xhigh", "max"), effort_fixes_temperature=True),
+    Accepts("*gemini-2.5-pro*", efforts=("minimal", "low", "medium", "high")),
+    Accepts("*gemini-2.5*", efforts=("disable", "minimal", "low", "medium", "high")),
+    Accepts("*gemini-3*", efforts=("minimal", "low", "medium", "high")),
     Accepts("*gemini*"),
     Accepts("*deepseek-reasoner*", None, top_p=False),
     Accepts("*deepseek-r1*"),
     Accepts("*grok-3-mini*", efforts=("low", "high")),
-    Accepts("*grok*"),
+    Accepts("*grok*", efforts=("low", "medium", "high")),
+    Accepts("*magistral*", (0.0, 1.5), efforts=("low", "medium", "high")),
     Accepts("*mistral*", (0.0, 1.5)),
     Accepts("*command*", (0.0, 1.0)),
 )
@@ -118,7 +125,7 @@ def settings_for(model: str, sampling: Sampling, supported: Collection[str] | No
     row = accepted_by(model)
     accepts = row or Accepts("*", efforts=("none", "minimal", "low", "medium", "high"))
     sent: dict[str, JsonValue] = {}
-    fixed = accepts.effort_fixes_temperature and sampling.reasoning_effort is not None
+    fixed = accepts.effort_fixes_temperature and sampling.reasoning_effort not in (None, "none")
     if sampling.temperature is not None:
         if accepts.temperature is not None and not fixed and _takes(supported, "temperature"):
             low, high = accepts.temperature

@@ -65,6 +65,13 @@ class ScriptedLitellm:
     def get_supported_openai_params(self, model: str) -> list[str] | None:
         return self.supported
 
+    @property
+    def utils(self) -> ScriptedLitellm:
+        return self
+
+    def get_optional_params(self, **request: Any) -> dict[str, Any]:
+        return request
+
     def completion(self, **request: Any) -> Any:
         self.requests.append(request)
         outcome = self.outcomes.pop(0)
