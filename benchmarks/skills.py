@@ -1,15 +1,19 @@
 """What each skill of the library gains: judges the two answers of its pair, and compares them.
 
-    python benchmarks/skills.py --seconds 540
+    python benchmarks/skills.py --events --budget-s 200
+    python benchmarks/skills.py --budget-s 540
     python benchmarks/skills.py --table
 
-The first judges, under `verified`, what has no verdict yet, appends a line for each to
-a file of runs/skills, and writes the table; run again, it goes on where it stopped. An answer whose source has
-changed is judged again. The second only writes the table, benchmarks/results/skills.md, from all such files. On a GPU
-the pairs in CUDA, in Triton and of PyTorch's operators are judged, on a CPU those in C.
+The first measures without a judge: both answers of a pair in this process, their outputs compared with the reference's,
+timed in turns by CUDA events (on a CPU by the process's clock). The second judges each answer under `verified`. Both
+append a line for each pair or answer to a file of runs/skills; run again, they go on where they stopped, and measure
+again where a source has changed. All three write the table, benchmarks/results/skills.md, and what the skills agent
+is told of each pair, agents/skills/shown.json, from all such files. On a GPU the pairs in CUDA, in Triton and of
+PyTorch's operators are measured, on a CPU those in C.
 
-The effect is the ratio of the two speedups over PyTorch, each measured against the reference in its own job, so that a
-device that was slower for a while cancels out. Its interval is the widest that the two intervals allow.
+The effect by events is the ratio of median times, with a 95% bootstrap interval over paired rounds. By the judge it is
+the ratio of the two speedups over PyTorch, each measured against the reference in its own job, so that a device that
+was slower for a while cancels out; its interval is the widest that the two intervals allow.
 """
 
 from __future__ import annotations
@@ -17,22 +21,37 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
+import importlib.util
 import json
+import platform
+import random
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import torch
 
 from kbenv import Evaluator
 from kbenv.agents.skills.feature import extract_features
-from kbenv.agents.skills.library import Skill, load_library, read_kernel
+from kbenv.agents.skills.library import KERNELS, SHOWN, Skill, load_library, read_kernel
 from kbenv.errors import SandboxError
 from kbenv.problems import load_problem
 from kbenv.protocol import get_protocol
 from kbenv.verdict import Verdict
 
 RESULTS = Path("benchmarks/results/skills.md")
+ABSOLUTE, RELATIVE = 1e-2, 1e-3
+"""How far outputs may be from the reference's without TF32: the widest tolerance of `verified`."""
+ROUNDS, ROUND_MS, RESAMPLES = 20, 2.0, 1000
+BUILDERS = 8
+"""Of nvcc, at once."""
+LAST_PAIR_S = 10.0
+"""What a pair may take, its compilers included: none is begun with less of the budget left."""
 HEAD = ("skill", "problem", "before", "ms", "after", "ms", "effect", "memory", "shows", "precondition before/after")
 
 Lines = Mapping[str, dict[str, Any]]
@@ -68,7 +87,7 @@ def read(path: Path) -> Lines:
 
 def judge(options: argparse.Namespace) -> None:
     """Judges what has no line yet, while there is time."""
-    deadline = time.monotonic() + options.seconds
+    deadline = time.monotonic() + options.budget_s
     protocol = get_protocol(options.protocol, require_custom_kernel=False)
     protocol = protocol.with_short_clock() if options.short else protocol
     options.runs.mkdir(parents=True, exist_ok=True)
@@ -94,19 +113,229 @@ def judge(options: argparse.Namespace) -> None:
             print(f"{number}/{len(wanted)} {kernel}: {said[:200]} ({time.monotonic() - began:.1f} s)", flush=True)
 
 
+# -- without a judge --------------------------------------------------------------------------------------------------
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Measures the pairs that have no line yet, while there is time."""
+    deadline = time.monotonic() + options.budget_s - LAST_PAIR_S
+    device = "cuda" if options.device == "auto" and torch.cuda.is_available() else options.device
+    device = "cpu" if device == "auto" else device
+    kind = device.split(":")[0]
+    options.runs.mkdir(parents=True, exist_ok=True)
+    path = options.runs / f"events-{kind}.jsonl"
+    done = read_pairs(path)
+    wanted = [skill for skill in load_library() if ("_c_" in skill.pair.after) == (kind == "cpu")]
+    wanted = sorted((skill for skill in wanted if skill.id not in done), key=lambda skill: skill.pair.problem)
+    with ThreadPoolExecutor(BUILDERS) as pool:  # importing builds what is in CUDA: nvcc runs beside the measurements
+        kernels = {kernel for skill in wanted for kernel in (skill.pair.before, skill.pair.after)}
+        modules = {kernel: pool.submit(load_kernel, kernel) for kernel in sorted(kernels)}
+        for number, skill in enumerate(wanted, start=1):
+            if time.monotonic() > deadline:
+                print(f"{len(wanted) - number + 1} pairs are left: run again", flush=True)
+                for module in modules.values():
+                    module.cancel()
+                break
+            began = time.monotonic()
+            line = measure_pair(skill, device, modules)
+            with path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            told = line["failed"] or f"{describe_effect(*effect_of(line))}"
+            print(f"{number}/{len(wanted)} {skill.id}: {told} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+def read_pairs(path: Path) -> dict[str, dict[str, Any]]:
+    """The lines that are whole and of the sources as they are now, by skill."""
+    sources = {skill.id: [fingerprint(skill.pair.before), fingerprint(skill.pair.after)] for skill in load_library()}
+    lines = {}
+    for text in path.read_text().splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:  # the last one, when a run was killed
+            continue
+        lines[line["skill"]] = line
+    return {skill: line for skill, line in lines.items() if line["sources"] == sources.get(skill)}
+
+
+def load_kernel(name: str) -> ModuleType:
+    """From its file, which Triton reads."""
+    spec = importlib.util.spec_from_file_location(f"skill_{name}", KERNELS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measure_pair(skill: Skill, device: str, modules: Mapping[str, Future[ModuleType]]) -> dict[str, Any]:
+    """A line: milliseconds of a call by round, of before and after, and their peak bytes; or why there are none."""
+    line: dict[str, Any] = {
+        "skill": skill.id, "sources": [fingerprint(skill.pair.before), fingerprint(skill.pair.after)],
+        "machine": machine_here(device), "failed": None, "ms": None, "peak_bytes": None,
+    }  # fmt: skip
+    try:
+        calls = prepare(skill, device, [modules[name].result() for name in (skill.pair.before, skill.pair.after)])
+        line["peak_bytes"] = [peak_bytes(call, device) for call in calls]
+        line["ms"] = time_in_turns(calls, device)
+    except Exception as e:  # nvcc is missing, a kernel does not fit on this device, an output is wrong: the next pair
+        line["failed"] = f"{type(e).__name__}: {' '.join(str(e).split())[:200]}"
+    return line
+
+
+def prepare(skill: Skill, device: str, modules: Sequence[ModuleType]) -> list[Callable[[], Any]]:
+    """A call of each answer, with the reference's weights. Raises AssertionError: an output is wrong."""
+    reference: dict[str, Any] = {"__name__": "reference"}
+    exec(load_problem(skill.pair.problem).source_for(device.split(":")[0]), reference)
+    torch.manual_seed(0)
+    model = reference["Model"](*reference["get_init_inputs"]()).to(device)
+    with torch.device(device):
+        inputs = reference["get_inputs"]()
+    answers = [module.ModelNew(*reference["get_init_inputs"]()).to(device) for module in modules]
+    allow_tf32(False)
+    with torch.no_grad():
+        expected = outputs_of(model(*inputs))
+        allow_tf32(True)
+        for answer in answers:
+            answer.load_state_dict(model.state_dict())
+            for found, wanted in zip(outputs_of(answer(*inputs)), expected, strict=True):
+                excess = float(((found - wanted).abs() - ABSOLUTE - RELATIVE * wanted.abs()).max())
+                assert excess <= 0, f"an output is wrong by {excess:.3g} more than is allowed"
+    return [lambda answer=answer: answer(*inputs) for answer in answers]
+
+
+def outputs_of(value: Any) -> tuple[torch.Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def allow_tf32(allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def peak_bytes(call: Callable[[], Any], device: str) -> int | None:
+    """What a call takes of the allocator at most, beyond what is there before it; None on a CPU."""
+    if not device.startswith("cuda"):
+        return None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    with torch.no_grad():
+        call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def time_in_turns(calls: Sequence[Callable[[], Any]], device: str) -> list[list[float]]:
+    """Milliseconds per call, round by round, the order turning round; caches are as the calls leave them."""
+    with torch.no_grad():
+        repeats = []
+        for call in calls:
+            time_ms(call, 2, device)
+            repeats.append(max(1, round(ROUND_MS / time_ms(call, 2, device))))
+        times: list[list[float]] = [[] for _ in calls]
+        for number in range(ROUNDS):
+            for index in range(len(calls)) if number % 2 else reversed(range(len(calls))):
+                times[index].append(time_ms(calls[index], repeats[index], device))
+    return times
+
+
+def time_ms(call: Callable[[], Any], repeats: int, device: str) -> float:
+    """Of one call among several in a row."""
+    if not device.startswith("cuda"):
+        began = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        return (time.perf_counter() - began) * 1e3 / repeats
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(repeats):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / repeats
+
+
+def machine_here(device: str) -> dict[str, str]:
+    on_gpu = device.startswith("cuda")
+    name = torch.cuda.get_device_name() if on_gpu else cpu_name()
+    clock = "CUDA events" if on_gpu else "the process's clock"
+    return {"name": name, "torch": torch.__version__, "clock": clock, "date": str(datetime.date.today())}
+
+
+def cpu_name() -> str:
+    for text in Path("/proc/cpuinfo").read_text().splitlines():
+        if text.startswith("model name"):
+            return text.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def effect_of(line: Mapping[str, Any]) -> tuple[float, float, float]:
+    """The ratio of medians, and its 95% bootstrap interval over paired rounds."""
+    rounds = list(zip(*line["ms"], strict=True))
+
+    def ratio(sample: Sequence[tuple[float, float]]) -> float:
+        before, after = zip(*sample, strict=True)
+        return statistics.median(before) / statistics.median(after)
+
+    draw = random.Random(0)
+    ratios = sorted(ratio(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES))
+    return ratio(rounds), ratios[RESAMPLES // 40], ratios[-RESAMPLES // 40]
+
+
+def describe_effect(value: float, low: float, high: float) -> str:
+    return f"{value:.3g}x [{low:.3g}, {high:.3g}]"
+
+
+def make_pair_row(skill: Skill, line: Mapping[str, Any]) -> tuple[str, ...]:
+    """As `make_row`; whether preconditions hold is the judge's to say."""
+    ms, effect, memory, shows = ["", ""], str(line["failed"] or ""), "", "no"
+    if line["failed"] is None:
+        ms = [f"{statistics.median(times):.4g}" for times in line["ms"]]
+        saved = 1.0
+        if line["peak_bytes"][0] is not None:
+            saved = max(1, line["peak_bytes"][0]) / max(1, line["peak_bytes"][1])
+            memory = describe_memory(saved)
+        value, low, high = effect_of(line)
+        effect = describe_effect(value, low, high)
+        shows = "yes" if low > 1.0 or (skill.gain == 1 and saved > 1.01) else "no"
+    pair = skill.pair
+    return (skill.id, pair.problem, pair.before, ms[0], pair.after, ms[1], effect, memory, shows, "not asked")
+
+
+def describe_memory(saved: float) -> str:
+    return f"{saved:.2f}x less" if saved > 1.01 else f"{1 / saved:.2f}x more" if saved < 0.99 else "same"
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
 def write_table(options: argparse.Namespace) -> None:
-    """One table of all devices whose answers were judged."""
+    """One table for each device and clock, and what the agent is told; what the judge measured goes before events."""
     parts = ["# skills\n\nWhat each skill of agents/skills gains, by `python benchmarks/skills.py`.\n"]
-    for path in sorted(options.runs.glob("*.jsonl")):
-        lines = read(path)
-        rows = [row for skill in load_library() if (row := make_row(skill, lines)) is not None]
+    told: dict[str, dict[str, str]] = {}
+    for path in sorted(options.runs.glob("*.jsonl"), key=lambda path: (not path.name.startswith("events"), path.name)):
+        if path.name.startswith("events"):
+            pairs = read_pairs(path)
+            rows = [make_pair_row(skill, pairs[skill.id]) for skill in load_library() if skill.id in pairs]
+            here = next(iter(pairs.values()))["machine"] if pairs else {}
+            title = "{date}; {name}; torch {torch}; {clock} in one process, no judge".format(**here) if pairs else ""
+        else:
+            lines = read(path)
+            rows = [row for skill in load_library() if (row := make_row(skill, lines)) is not None]
+            title = machine(lines) if rows else ""
         if rows:
             shown = sum(row[8] == "yes" for row in rows)
-            parts.append(f"## {machine(lines)}\n\n{shown} of {len(rows)} pairs show their effect.\n")
+            parts.append(f"## {title}\n\n{shown} of {len(rows)} pairs show their effect.\n")
             table = [HEAD, ("---",) * len(HEAD), *rows]
             parts.append("\n".join("| " + " | ".join(row) + " |" for row in table) + "\n")
+            told |= {
+                row[0]: {"effect": row[6], "memory": row[7], "shows": row[8], "where": title}
+                for row in rows if row[6].startswith(tuple("0123456789"))
+            }  # fmt: skip
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text("\n".join(parts))
+    if told:
+        options.shown.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
     print(options.results.read_text())
 
 
@@ -138,7 +367,7 @@ def make_row(skill: Skill, lines: Lines) -> tuple[str, ...] | None:
         saved = 1.0
         if before.memory and after.memory:
             saved = before.memory.submission_peak_bytes / max(1, after.memory.submission_peak_bytes)
-            memory = f"{saved:.2f}x less" if saved > 1.01 else f"{1 / saved:.2f}x more" if saved < 0.99 else "same"
+            memory = describe_memory(saved)
         credited = before.credited and after.credited
         shows = "yes" if credited and (low > 1.0 or (skill.gain == 1 and saved > 1.01)) else "no"
     return (
@@ -169,16 +398,20 @@ def _applies(skill: Skill, kernel: str, verdict: Verdict | None) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="write the table, judge nothing")
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no verdict after so many seconds")
+    parser.add_argument("--events", action="store_true", help="measure without a judge, by CUDA events")
+    parser.add_argument(
+        "--budget-s", type=float, default=1e9, help="begin nothing that would end after so many seconds"
+    )
     parser.add_argument("--short", action="store_true", help="a short clock: sooner done, and wider intervals")
     parser.add_argument("--protocol", default="verified")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--sandbox", default="auto")
     parser.add_argument("--runs", type=Path, default=Path("runs/skills"), metavar="DIR", help="where verdicts are kept")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
+    parser.add_argument("--shown", type=Path, default=SHOWN, metavar="FILE", help="what the skills agent is told")
     options = parser.parse_args()
     if not options.table:
-        judge(options)
+        (measure if options.events else judge)(options)
     write_table(options)
     return 0
 

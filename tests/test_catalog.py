@@ -80,6 +80,7 @@ def test_an_agent_of_ones_own_takes_ten_lines(tmp_path: Path) -> None:
     source = own_agent()
     body = source[source.index("class ") :]
     assert len([line for line in body.splitlines() if line.strip()]) <= 12
+    assert source in (README.parents[1] / "README.md").read_text(encoding="utf-8")
     path = tmp_path / "mine.py"
     path.write_text(source)
     verdicts = [make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0)]

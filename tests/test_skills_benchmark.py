@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
+from kbenv.agents.skills import library
 from kbenv.agents.skills.library import load_library
 from kbenv.errors import SandboxError
 from kbenv.verdict import Status, Verdict
@@ -39,7 +42,8 @@ def lines(skill: Any, before: Verdict | None, after: Verdict | None) -> dict[str
 
 def run(monkeypatch: pytest.MonkeyPatch, folder: Path, evaluator: ScriptedEvaluator, *options: str) -> None:
     monkeypatch.setattr(skills, "Evaluator", lambda **_: evaluator)
-    arguments = ["skills.py", "--runs", str(folder / "runs"), "--results", str(folder / "skills.md"), *options]
+    arguments = ["skills.py", "--runs", str(folder / "runs"), "--results", str(folder / "skills.md")]
+    arguments += ["--shown", str(folder / "shown.json"), *options]
     monkeypatch.setattr(sys, "argv", arguments)
     assert skills.main() == 0
 
@@ -52,7 +56,7 @@ def test_every_pair_is_judged_on_one_kind_of_device() -> None:
 
 def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = len(list(skills.answers("cpu")))
-    run(monkeypatch, tmp_path, ScriptedEvaluator(), "--seconds", "-1")
+    run(monkeypatch, tmp_path, ScriptedEvaluator(), "--budget-s", "-1")
     evaluator = ScriptedEvaluator([*[make_verdict()] * 3, SandboxError("the machine")])
     run(monkeypatch, tmp_path, evaluator)
     assert len(evaluator.sources) == wanted
@@ -90,3 +94,74 @@ def test_what_is_not_credited_shows_nothing() -> None:
     assert (row[3], row[8]) == ("not judged", "no")
     assert skills.make_row(SKILL, {}) is None
     assert json.dumps(row)
+
+
+# -- without a judge --------------------------------------------------------------------------------------------------
+
+
+def pair_line(skill: Any, before: list[float], after: list[float], **more: Any) -> dict[str, Any]:
+    return {
+        "skill": skill.id, "sources": [skills.fingerprint(skill.pair.before), skills.fingerprint(skill.pair.after)],
+        "machine": {"name": "Some GPU", "torch": "2.11", "clock": "CUDA events", "date": "2026-11-30"},
+        "failed": None, "ms": [before, after], "peak_bytes": [100, 50], **more,
+    }  # fmt: skip
+
+
+def test_the_effect_by_events_is_a_ratio_of_medians_with_its_interval() -> None:
+    value, low, high = skills.effect_of(pair_line(SKILL, [2.0, 2.1, 1.9, 8.0] * 5, [1.0, 1.05, 0.95, 1.0] * 5))
+    assert low <= value <= high
+    assert low > 1.9
+    assert high < 2.6
+
+
+def test_pairs_in_c_are_compared_and_timed_on_a_cpu_and_told_to_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skills, "ROUNDS", 4)
+    monkeypatch.setattr(skills, "ROUND_MS", 0.1)
+    monkeypatch.setattr(skills, "load_library", lambda: (in_c,))
+    in_c = next(skill for skill in load_library() if skill.id == "loops-along-rows")
+    run(monkeypatch, tmp_path, ScriptedEvaluator(), "--events", "--device", "cpu")
+    (line,) = [json.loads(text) for text in (tmp_path / "runs" / "events-cpu.jsonl").read_text().splitlines()]
+    assert line["failed"] is None
+    assert [len(times) for times in line["ms"]] == [4, 4]
+    assert "the process's clock in one process, no judge" in (tmp_path / "skills.md").read_text()
+    assert json.loads((tmp_path / "shown.json").read_text())[in_c.id]["shows"] == "yes"
+    again = (tmp_path / "runs" / "events-cpu.jsonl").read_text()
+    run(monkeypatch, tmp_path, ScriptedEvaluator(), "--events", "--device", "cpu")
+    assert (tmp_path / "runs" / "events-cpu.jsonl").read_text() == again
+
+
+def test_an_answer_that_is_wrong_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Identity(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a @ b * 1.5
+
+    module = ModuleType("wrong")
+    module.ModelNew = Identity  # type: ignore[attr-defined]
+    future: Future[ModuleType] = Future()
+    future.set_result(module)
+    in_c = next(skill for skill in load_library() if skill.id == "loops-along-rows")
+    line = skills.measure_pair(in_c, "cpu", {in_c.pair.before: future, in_c.pair.after: future})
+    assert "an output is wrong" in line["failed"]
+    row = skills.make_pair_row(in_c, line)
+    assert (row[8], row[3]) == ("no", "")
+
+
+def test_a_spent_budget_begins_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    run(monkeypatch, tmp_path, ScriptedEvaluator(), "--events", "--device", "cpu", "--budget-s", "1")
+    assert "pairs are left: run again" in capsys.readouterr().out
+    assert not (tmp_path / "runs" / "events-cpu.jsonl").exists()
+
+
+def test_what_a_pair_has_shown_stands_beside_its_expected_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = tmp_path / "shown.json"
+    told = {"effect": "2.1x [2, 2.2]", "memory": "1.50x less", "where": "Some GPU"}
+    shown.write_text(json.dumps({SKILL.id: told | {"shows": "yes"}, IN_PLACE.id: told | {"shows": "no"}}))
+    monkeypatch.setattr(library, "SHOWN", shown)
+    found = {skill.id: skill.shown for skill in load_library.__wrapped__()}
+    assert found[SKILL.id] == "2.1x [2, 2.2], 1.50x less memory (Some GPU)"
+    assert found[IN_PLACE.id] is None
+    assert found["tensor-cores"] is None

@@ -6,6 +6,7 @@ one of our own problems, before and after. `benchmarks/skills.py` measures the p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ from kbenv.errors import UsageError
 
 FOLDER = Path(__file__).parent
 KERNELS = FOLDER / "kernels"
+SHOWN = FOLDER / "shown.json"
+"""What `benchmarks/skills.py` measured of each pair; a skill that is not in it was not measured yet."""
 MOST_SKILLS = 3
 
 
@@ -87,6 +90,7 @@ class Skill(_Model):
         gain: 3 where it usually decides, 2, 1 where it gives some percent.
         pair: the example; `when` holds for its before with what is measured there, and `unless` does not.
         counter: a case in which the skill does not apply.
+        shown: what its pair has shown, and where; None where it was not measured. Of `SHOWN`.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
@@ -99,6 +103,7 @@ class Skill(_Model):
     gain: Annotated[int, Field(ge=1, le=3)]
     pair: Pair
     counter: Case
+    shown: str | None = None
 
     def applies(self, features: Features) -> bool:
         """Whether its preconditions hold."""
@@ -115,6 +120,7 @@ def load_library() -> tuple[Skill, ...]:
         UsageError: PyYAML is not installed, or a file does not follow the format.
     """
     skills: dict[str, Skill] = {}
+    shown = _read_shown()
     for path in sorted(FOLDER.glob("*.yaml")):
         for entry in _read(path):
             try:
@@ -123,7 +129,7 @@ def load_library() -> tuple[Skill, ...]:
                 raise UsageError(f"{path}: expected a skill; found {' '.join(str(e).split())}") from e
             if skill.id in skills:
                 raise UsageError(f"{path}: there are two skills of the name {skill.id}")
-            skills[skill.id] = skill
+            skills[skill.id] = skill.model_copy(update={"shown": shown.get(skill.id)})
     return tuple(skills[name] for name in sorted(skills))
 
 
@@ -143,6 +149,18 @@ def retrieve(
 def read_kernel(name: str) -> str:
     """The source of one of the library's answers."""
     return (KERNELS / f"{name}.py").read_text(encoding="utf-8")
+
+
+def _read_shown() -> dict[str, str]:
+    """Of the pairs that have shown their effect: how fast, how much memory, where."""
+    if not SHOWN.exists():
+        return {}
+    measured = json.loads(SHOWN.read_text(encoding="utf-8"))
+    return {
+        skill: f"{told['effect']}{', ' + told['memory'] + ' memory' if told['memory'] else ''} ({told['where']})"
+        for skill, told in measured.items()
+        if told["shows"] == "yes"
+    }
 
 
 def _read(path: Path) -> list[Any]:
