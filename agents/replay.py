@@ -84,8 +84,9 @@ class ReplayModel:
                     cost_usd=0.0,
                     finish_reason="stop",
                 )
+        wanted = "" if purpose == ANSWER else f' with purpose = "{purpose}"'
         raise ModelError(
-            f"{self.directory / SCRIPT_NAME}: no rule matches the last observation, which begins "
+            f"{self.directory / SCRIPT_NAME}: no rule{wanted} matches the last observation, which begins "
             f"{said[-1][:80]!r}; add a [[rule]] for it"
         )
 
