@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.cpp_extension import CUDA_HOME
 
 from kbenv.agents.skills.library import KERNELS, load_library
 from kbenv.problems import load_problem
@@ -69,6 +70,8 @@ def test_it_is_right_on_a_cpu(problem: str, kernel: str) -> None:
 def test_it_is_right_on_a_gpu(problem: str, kernel: str) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no GPU")
+    if "_cuda_" in kernel and (CUDA_HOME is None or not os.path.exists(f"{CUDA_HOME}/bin/nvcc")):
+        pytest.skip("no nvcc")
     assert largest_excess(problem, kernel, "cuda") <= 0
 
 

@@ -24,9 +24,9 @@ _MOST_FILES = 32
 _MOST_TEXT = 64 << 20
 """Bytes of one dump that are looked at: a library of templates can be large."""
 _NAME_CHARACTERS = 400
-_CACHES = (("TRITON_CACHE_DIR", "cubin"), ("CUPY_CACHE_DIR", "cubin"), ("CUDA_CACHE_PATH", "cubin"))
-"""Where a submission's own compilers leave what they made."""
-_BUILT = ("TORCH_EXTENSIONS_DIR", "so")
+_SCRATCH, _EXTENSIONS = "HOME", "TORCH_EXTENSIONS_DIR"
+"""Folders of a runner, by environment variable: its own, and within it that of PyTorch's extensions."""
+_ARTEFACTS = ("cubin", "so")
 
 _KINDS: dict[str, str] = {
     "tensor_core": r"(?:[HIDBQO]MMA|[HIQB]GMMA|UTC\w*MMA)\b",
@@ -142,7 +142,8 @@ def dump(path: str, tool: str | None = None, *, inherited: Sequence[int] = ()) -
 
 
 def dump_caches(*, with_built: bool) -> list[Message]:
-    """The kernels that this process's compilers have left in its folders (Triton's, CuPy's), the newest files first.
+    """The kernels that this process's compilers have left in its folder (Triton's caches, libraries of nvcc's), the
+    newest files first.
 
     Args:
         with_built: also libraries of PyTorch's extensions, where the judge has not built them.
@@ -150,13 +151,10 @@ def dump_caches(*, with_built: bool) -> list[Message]:
     Raises:
         DumpError: as `dump`, where nothing could be read.
     """
-    places = [*_CACHES, *([_BUILT] if with_built else [])]
-    files = [
-        path
-        for variable, suffix in places
-        if (folder := os.environ.get(variable))
-        for path in glob.glob(f"{glob.escape(folder)}/**/*.{suffix}", recursive=True)
-    ]
+    scratch = glob.escape(os.environ[_SCRATCH])
+    files = {path for suffix in _ARTEFACTS for path in glob.glob(f"{scratch}/**/*.{suffix}", recursive=True)}
+    if not with_built:
+        files = {path for path in files if not path.startswith(os.environ[_EXTENSIONS] + os.sep)}
     rows: list[Message] = []
     failed: DumpError | None = None
     for path in sorted(files, key=os.path.getmtime, reverse=True)[:_MOST_FILES]:

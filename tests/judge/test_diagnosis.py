@@ -17,9 +17,9 @@ from kbenv.feedback import render_feedback
 from kbenv.machine_code import find_tool
 from kbenv.profile import code_of, render_profile
 from kbenv.verdict import Status, Verdict
+from tests.dumps import SASS, USAGE
 from tests.judge.evaluators import make_protocol
 from tests.judge.test_builds import RELU, submission
-from tests.test_machine_code import SASS, USAGE
 
 HERE = Path(__file__).parents[1]
 DUMP = """#!{python}
