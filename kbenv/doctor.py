@@ -21,6 +21,8 @@ from kbenv.backends import BACKENDS, Backend, Requirement
 from kbenv.engine_finding import Engine, check_engine, probe_engine, probe_toolkit, refuse_docker
 from kbenv.errors import ProblemNotFoundError
 from kbenv.finding import Finding, Need, State, ask_child, read_tool
+from kbenv.sandbox.runner.machine_code import TOOL, find_tool
+from kbenv.sandbox.runner.tool import NCU, SANITIZER, find_program
 
 _MIN_PYTHON = (3, 11)
 _MIN_TORCH = (2, 9)
@@ -70,6 +72,7 @@ def examine() -> tuple[Finding, ...]:
         check_torch(torch),
         *check_gpu(torch, driver),
         check_nvcc(has_gpu),
+        *check_gpu_tools(),
         check_compiler("C++ compiler", "CXX", ("c++", "g++", "clang++")),
         check_compiler("C compiler", "CC", ("cc", "gcc", "clang")),
         check_python_headers(),
@@ -236,6 +239,34 @@ def check_nvcc(has_gpu: bool) -> Finding:
         return Finding("nvcc", "missing" if has_gpu else "optional", "none", advice, "gpu" if has_gpu else None)
     match = re.search(r"release [\d.]+, V([\d.]+)", read_tool([path, "--version"]) or "")
     return Finding("nvcc", "ok", f"{match[1] if match else 'version unknown'} at {path}")
+
+
+def check_gpu_tools() -> tuple[Finding, ...]:
+    """What `--diagnose` needs; no verdict does."""
+    advice = "comes with the CUDA toolkit; for {}"
+    uses = {
+        TOOL: ("machine code in a profile (Triton brings it along, too)", find_tool()),
+        NCU: ("counters (--diagnose counters)", find_program(NCU)),
+        SANITIZER: ("where a bad access is (--diagnose access)", find_program(SANITIZER)),
+    }
+    found = []
+    for name, (use, path) in uses.items():
+        if path is None:
+            found.append(Finding(name, "optional", "none", advice.format(use)))
+        elif name == NCU and _counters_are_restricted():
+            refused = f"at {path}; the driver gives counters to root alone, and a submission is not root"
+            found.append(Finding(name, "optional", refused, "load it with NVreg_RestrictProfilingToAdminUsers=0"))
+        else:
+            found.append(Finding(name, "ok", f"at {path}"))
+    return tuple(found)
+
+
+def _counters_are_restricted() -> bool:
+    try:
+        text = Path("/proc/driver/nvidia/params").read_text()
+    except OSError:
+        return False
+    return re.search(r"^RmProfilingAdminOnly: *1", text, re.MULTILINE) is not None
 
 
 def check_compiler(name: str, variable: str, candidates: tuple[str, ...]) -> Finding:

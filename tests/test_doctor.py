@@ -143,6 +143,17 @@ def test_a_gpu_that_torch_cannot_use_is_missing_and_no_gpu_is_optional() -> None
     assert "CUDA_VISIBLE_DEVICES" in (hidden.advice or "")
 
 
+def test_tools_that_no_verdict_needs_are_never_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_tool", lambda: None)
+    monkeypatch.setattr(doctor, "find_program", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(doctor, "_counters_are_restricted", lambda: True)
+    cuobjdump, ncu, sanitizer = doctor.check_gpu_tools()
+    assert (cuobjdump.state, ncu.state, sanitizer.state) == ("optional", "optional", "ok")
+    assert "root alone" in ncu.found
+    monkeypatch.setattr(doctor, "_counters_are_restricted", lambda: False)
+    assert doctor.check_gpu_tools()[1] == Finding("ncu", "ok", "at /bin/ncu")
+
+
 def test_what_the_gpu_needs_is_missing_only_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     assert doctor.check_nvcc(has_gpu=True).state == "missing"

@@ -24,7 +24,7 @@ from kbenv.cli.agents import (
     open_model,
     read_prompt_options,
 )
-from kbenv.cli.judging import add_judging_options
+from kbenv.cli.judging import add_judging_options, choose_diagnostics
 from kbenv.cli.run import (
     EXIT_BUDGET,
     EXIT_DONE,
@@ -80,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.reward in NEED_COMPILED:
         protocol = protocol.model_copy(update={"compiled_baseline": True})
+    protocol = protocol.model_copy(update={"diagnostics": choose_diagnostics(arguments)})
     device = _kind_of_device(arguments.device)
     options = read_prompt_options(arguments, None)
     throttle, at_once = make_throttle(arguments)
