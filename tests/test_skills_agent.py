@@ -178,7 +178,11 @@ def test_repetitions_are_seen_through_spaces() -> None:
     assert not is_repetition(None, [turn(code=None)])
 
 
-SKILL = next(skill for skill in load_library() if skill.id == "wide-access")
+SHOWN = "2.1x [2, 2.2] (Some GPU)"
+SKILL, UNMEASURED = (
+    next(skill for skill in load_library() if skill.id == name).model_copy(update={"shown": shown})
+    for name, shown in (("wide-access", SHOWN), ("fuse-gate", None))
+)
 FEATURES = {"source.backend": "cuda", "profile.bandwidth_share": 0.8125, "source.threads": 256, "source.chunks": False}
 MOVES = [
     Move(None, None, 1.2, "PASSED"), Move("row-in-registers", 1.2, 1.5, "PASSED"),
@@ -189,7 +193,7 @@ MOVES = [
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("skills_plan-two", {"skills": load_library()[:2], "features": FEATURES, "base": turn(), "moves": MOVES}),
+        ("skills_plan-two", {"skills": [UNMEASURED, SKILL], "features": FEATURES, "base": turn(), "moves": MOVES}),
         (
             "skills_write-skill",
             {
