@@ -38,12 +38,16 @@ def diagnose_right(job: Job) -> None:
         job.recreate_submission("standard")
 
 
-def diagnose_fault(job: Job, fault: SubmissionFault) -> None:
-    """After a fault, the submission's runner gone: leaves `access` in the job's diagnosis where that applies."""
+def asks_for_access(job: Job, fault: SubmissionFault) -> bool:
+    """Whether a fault is a bad access that its author may be told about, and that is asked for."""
     seen = fault.status == "ILLEGAL_ACCESS" and fault.stage in _VISIBLE
-    if seen and "access" in job.protocol["diagnostics"]:
-        job.stop_arm("submission")
-        _run_under(job, "access", SANITIZER, SANITIZER_OPTIONS, UNCACHED, _ACCESS_S)
+    return seen and "access" in job.protocol["diagnostics"]
+
+
+def diagnose_access(job: Job) -> None:
+    """After such a fault: leaves `access` in the job's diagnosis."""
+    job.stop_arm("submission")
+    _run_under(job, "access", SANITIZER, SANITIZER_OPTIONS, UNCACHED, _ACCESS_S)
 
 
 def _read_code(job: Job) -> None:

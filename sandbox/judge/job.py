@@ -25,7 +25,7 @@ from .build import Builds
 from .checks import Checks, words_of
 from .clock import Clock, Turn
 from .compare import Comparison, same_bytes
-from .diagnosis import diagnose_fault, diagnose_right
+from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
 from .plan import Demand, DoesNotFitError, Plan, make_plan
@@ -120,7 +120,8 @@ class Job:
                 if "submission" in self._arms:
                     self._arms["submission"].stop()  # what it printed last is in the pipe
                 self.keep_printed()
-                diagnose_fault(self, fault)
+                if asks_for_access(self, fault):
+                    self._phase("diagnosis", lambda: diagnose_access(self))
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
             self.keep_printed()
