@@ -74,8 +74,9 @@ class Evaluator:
         backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
         compiled_baseline: the verdicts also say what torch.compile of the reference takes (the reward `tiers` asks).
-        diagnostics: what is also looked at in standard trials and told in `Verdict.diagnosis`: "code" (half a second),
-            "counters" and "access" (seconds, where NVIDIA's tools are there and allowed). They decide nothing.
+        diagnostics: what is also looked at: "kernels" (`Verdict.provenance` and `plausibility`; a second), and in
+            standard trials, told in `Verdict.diagnosis`, "code" (half a second), "counters" and "access" (seconds,
+            where NVIDIA's tools are there and allowed). They decide no status.
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
 

@@ -16,8 +16,11 @@ from kbenv.problems.excluded import EXCLUDED
 
 Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
-Diagnostic = Literal["code", "counters", "access"]
-DIAGNOSTICS: tuple[Diagnostic, ...] = ("code", "counters", "access")
+Diagnostic = Literal["kernels", "code", "counters", "access"]
+DIAGNOSTICS: tuple[Diagnostic, ...] = ("kernels", "code", "counters", "access")
+
+PROFILE: tuple[Diagnostic, ...] = ("kernels", "code")
+"""Of them, those that a profile is made of and that need no tool but what comes with PyTorch and Triton."""
 
 
 class _Frozen(BaseModel):
@@ -173,8 +176,9 @@ class Protocol(_Frozen):
     )
     diagnostics: tuple[Diagnostic, ...] = Field(
         default=(),
-        description="what is also looked at in standard trials, and decides nothing: machine code by cuobjdump, Nsight "
-        "Compute's counters, the first bad access by compute-sanitizer",
+        description="what is also looked at, and decides no status: which kernels ran and the device's rates (always "
+        "on a CPU, and under `hardened`); in standard trials machine code by cuobjdump, Nsight Compute's counters, the "
+        "first bad access by compute-sanitizer",
     )
     guard_reference: bool = Field(default=False, description="the submission is stopped while the reference is timed")
     custom_share_at_least: float | None = Field(

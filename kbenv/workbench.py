@@ -20,7 +20,7 @@ from kbenv.problems.problem import Problem
 from kbenv.profile import render_profile
 from kbenv.prompt import render_prompt
 from kbenv.prompts import render
-from kbenv.protocol import DIAGNOSTICS, Protocol
+from kbenv.protocol import DIAGNOSTICS, PROFILE, Protocol
 from kbenv.verdict import Stage, Status, Verdict
 
 Tool = Literal["read_problem", "compile", "check", "profile", "submit"]
@@ -46,8 +46,8 @@ OnVerdict = Callable[[Tool, str, Verdict], None]
 
 
 def trial_protocol(protocol: Protocol) -> Protocol:
-    """`protocol` for a trial: the standard trials alone, a short clock, and the machine code for the profile."""
-    wanted = tuple(name for name in DIAGNOSTICS if name == "code" or name in protocol.diagnostics)
+    """`protocol` for a trial: the standard trials alone, a short clock, and what a profile is made of."""
+    wanted = tuple(name for name in DIAGNOSTICS if name in PROFILE or name in protocol.diagnostics)
     return protocol.with_short_clock().model_copy(
         update={
             "hidden_inputs": (), "probes": (), "perturb_timed": False, "memory": False, "diagnostics": wanted,

@@ -108,7 +108,7 @@ def test_a_diagnosis_is_asked_for_by_name(judge: Judge, source: Path, capsys: py
     main(["eval", RELU, str(source), "--diagnose", "access, code"])
     assert judge.options["diagnostics"] == ("code", "access")
     assert main(["eval", RELU, str(source), "--diagnose", "word"]) == 2
-    assert "--diagnose must be of code, counters, access; found 'word'" in capsys.readouterr().err
+    assert "--diagnose must be of kernels, code, counters, access; found 'word'" in capsys.readouterr().err
 
 
 def test_a_diagnosis_is_shown_with_what_it_lacks() -> None:

@@ -224,6 +224,12 @@ def test_the_options_reach_the_evaluator_and_the_reward(
     assert "2.30" in capsys.readouterr().out
 
 
+def test_a_profile_is_made_of_what_is_looked_at_for_it(tmp_path: Path, replay: str, start: Start) -> None:
+    evaluator = start(make_verdict(speedup=2.0))
+    assert main(arguments(tmp_path, replay, "-n", "1", "--feedback", "e,p", "--diagnose", "access")) == 0
+    assert evaluator.options["diagnostics"] == ("kernels", "code", "access")  # type: ignore[attr-defined]
+
+
 def test_the_evaluator_is_closed(tmp_path: Path, replay: str, start: Start) -> None:
     evaluator = start()
     main(arguments(tmp_path, replay, "-n", "1"))

@@ -124,11 +124,11 @@ def test_of_a_hidden_bad_access_it_reads_nothing(stage: Stage) -> None:
 def test_diagnostics_are_a_part_of_the_protocol_in_a_fixed_order() -> None:
     with Evaluator(device="cpu", sandbox="process", diagnostics=("access", "code")) as evaluator:
         assert evaluator.protocol.diagnostics == ("code", "access")
-        assert trial_protocol(evaluator.protocol).diagnostics == ("code", "access")
+        assert trial_protocol(evaluator.protocol).diagnostics == ("kernels", "code", "access")
     with Evaluator(device="cpu", sandbox="process") as evaluator:
         assert evaluator.protocol.diagnostics == ()
-        assert trial_protocol(evaluator.protocol).diagnostics == ("code",)
-    with pytest.raises(UsageError, match="code, counters, access"):
+        assert trial_protocol(evaluator.protocol).diagnostics == ("kernels", "code")
+    with pytest.raises(UsageError, match="kernels, code, counters, access"):
         Evaluator(device="cpu", sandbox="process", diagnostics=("words",))  # type: ignore[arg-type]
 
 

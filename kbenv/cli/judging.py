@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbenv.errors import UsageError
-from kbenv.protocol import DEFAULT_PROTOCOL, DIAGNOSTICS, PRECISIONS, PROTOCOLS
+from kbenv.protocol import DEFAULT_PROTOCOL, DIAGNOSTICS, PRECISIONS, PROFILE, PROTOCOLS
 from kbenv.reward import NEED_COMPILED
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--diagnose", default="", metavar="WHICH",
-        help="also look at code (machine code by cuobjdump, half a second), counters (of one call, by Nsight Compute), "
-        "access (where the first bad access is, by compute-sanitizer): a list such as code,access. The last two take "
-        "seconds and need NVIDIA's tools; nothing of it decides anything",
+        help="also look at kernels (which ran, the device's rates; always on a CPU and under hardened), code (machine code "
+        "by cuobjdump), counters (of one call, by Nsight Compute), access (where the first bad access is, by "
+        "compute-sanitizer): a list such as code,access. The last two take seconds and need NVIDIA's tools; no status "
+        "follows from any of it",
     )  # fmt: skip
     add_place_options(parser)
 
@@ -141,13 +142,13 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def choose_diagnostics(arguments: argparse.Namespace) -> tuple[Diagnostic, ...]:
-    """What `--diagnose` names, and the machine code where a profile or an agent makes use of it. Raises UsageError."""
+    """What `--diagnose` names, and what a profile is made of where one is read. Raises UsageError."""
     named = {word.strip() for word in getattr(arguments, "diagnose", "").split(",") if word.strip()}
     if not named <= set(DIAGNOSTICS):
         raise UsageError(f"--diagnose must be of {', '.join(DIAGNOSTICS)}; found {arguments.diagnose!r}")
     reads_profile = "p" in getattr(arguments, "feedback", "").split(",")
     if reads_profile or "skills" in (getattr(arguments, "agent", None) or ()):
-        named.add("code")
+        named |= set(PROFILE)
     return tuple(name for name in DIAGNOSTICS if name in named)
 
 

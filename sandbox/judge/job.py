@@ -133,8 +133,9 @@ class Job:
 
     @property
     def _looks_at_kernels(self) -> bool:
-        """Whether floors are taken and kernels traced: on a GPU under `hardened` alone, until measured there."""
-        return self.device == "cpu" or self.protocol["calibration"] is not None
+        """Whether floors are taken and kernels traced: on a GPU under `hardened` or on request, until measured."""
+        asked = "kernels" in self.protocol["diagnostics"]
+        return self.device == "cpu" or self.protocol["calibration"] is not None or asked
 
     def _phase(self, name: str, step: Callable[[], None]) -> None:
         self.report(name)

@@ -162,7 +162,7 @@ class ModelNew(torch.nn.Module):
 @pytest.fixture(scope="module")
 def gpu_evaluator() -> Iterator[Evaluator]:
     protocol = make_protocol("verified brisk", "cuda:0")
-    wanted = ("code", "counters", "access")
+    wanted = ("kernels", "code", "counters", "access")
     with Evaluator(protocol=protocol, device="cuda:0", sandbox="process", diagnostics=wanted) as evaluator:  # type: ignore[arg-type]
         yield evaluator
 
@@ -187,6 +187,8 @@ def test_a_cuda_extension_has_its_card_from_the_built_library(gpu_evaluator: Eva
     profile = render_profile(verdict, source)
     assert profile is not None
     assert "registers a thread" in profile
+    assert "Where the time goes" in profile
+    assert "of the bandwidth measured here" in profile
     # Counters are told, or why they are not: the driver may refuse them to the submission's user.
     assert verdict.diagnosis.counters or verdict.diagnosis.missing["counters"]
     print(profile)
