@@ -33,8 +33,8 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--diagnose", default="", metavar="WHICH",
-        help="also look at kernels (which ran, the device's rates; always on a CPU and under hardened), code (machine code "
-        "by cuobjdump), counters (of one call, by Nsight Compute), access (where the first bad access is, by "
+        help="also look at kernels (which ran, the device's rates; always on a CPU and under hardened), code (machine "
+        "code, by cuobjdump), counters (of one call, by Nsight Compute), access (where the first bad access is, by "
         "compute-sanitizer): a list such as code,access. The last two take seconds and need NVIDIA's tools; no status "
         "follows from any of it",
     )  # fmt: skip
