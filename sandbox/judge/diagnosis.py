@@ -19,7 +19,7 @@ from .provenance import printable
 if TYPE_CHECKING:
     from .job import Job
 
-_CODE_S, _COUNTERS_S, _ACCESS_S = 60.0, 120.0, 120.0
+_CODE_S, _COUNTERS_S, _ACCESS_S = 60.0, 60.0, 60.0
 _GRACE_S = 5.0
 _OWN_SEED = 0
 """Of a draw that belongs to no trial, where those are secret."""
