@@ -67,7 +67,8 @@ def make_result(status: Status = Status.PASSED, **overrides: Any) -> Result:
 
 
 def make_evaluator(*outcomes: Result | Exception, **options: Any) -> tuple[Evaluator, ScriptedSandbox]:
-    evaluator = Evaluator(device="cpu", **options)
+    """By `verified`, which asks for no kernel: the submission of these tests holds none."""
+    evaluator = Evaluator(**{"device": "cpu", "protocol": "verified", **options})
     sandbox = ScriptedSandbox(*outcomes)
     evaluator._sandbox = sandbox
     return evaluator, sandbox
@@ -380,5 +381,5 @@ def test_an_answer_without_code_is_a_format_error_and_runs_nothing():
 def test_evaluate_closes_what_it_opened(monkeypatch):
     sandbox = ScriptedSandbox(make_result())
     monkeypatch.setattr("kbenv.evaluator.open_sandbox", lambda *_: (sandbox, "cpu", None))
-    assert evaluate(PROBLEM, SUBMISSION_SOURCE, device="cpu").credited
+    assert evaluate(PROBLEM, SUBMISSION_SOURCE, device="cpu", protocol="verified").credited
     assert sandbox.closed == 1
