@@ -205,9 +205,7 @@ class Timer:
         while len(timed) < wanted:
             if timed or opened:
                 started = time.monotonic()
-                with self.job.reference_faults():
-                    self.job.recreate_reference()
-                self.job.recreate_submission("timing")
+                self.job.recreate_pair()
                 if time.monotonic() - started > self.rule["slow_pair_s"]:
                     wanted = min(wanted, self.rule["slow_runner_pairs"])
             before = (self.calls, self.gated)
@@ -255,6 +253,7 @@ def measure(job: Job) -> None:
     timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / beyond_overhead_ms)))
     statistic = timer.statistic
     events: dict[str, list[float]] = {}
+    job.spares.rest()
     timed, opened = timer.pairs(events)
 
     if job.device == "cuda":

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..buffers import Mapping, create_mapping, wait_for_value
+from ..confine import begin
 from ..layout import Arena, Layout, UnsupportedError, flatten, flatten_output, leaf_from_json, leaf_of, unflatten
 from ..wire import Channel, ClosedError, Message
 from . import model as models
@@ -50,9 +51,12 @@ class Mismatch(Exception):
 def serve(channel: Channel, request: Message) -> None:
     """Answers until the other end closes. `request`: role, device, threads."""
     torch.set_num_threads(request["threads"])
+    role = request["role"]
     if request["device"] == "cpu":
         _keep_freed_memory()
-    role = request["role"]
+    else:  # builders run for the CPU
+        torch.zeros(1, device="cuda")  # makes the context: the longest part of a runner's start
+        torch.cuda.empty_cache()
     runner: Any = Compiler() if role == "builder" else Runner(channel, request["device"], role)
     if role == "submission":
         Extensions(channel).install()
@@ -155,6 +159,11 @@ class Runner:
         weights = models.load_state(self._model, message["state"], descriptors[0])
         os.close(descriptors[0])
         return {"weights": weights}
+
+    def do_begin(self, _: Message, __: list[int]) -> Message:
+        """The turn of a runner that waited has come: see `confine.begin`."""
+        begin()
+        return {}
 
     def do_tf32(self, message: Message, _: list[int]) -> Message:
         return {"tf32": models.set_tf32(message["tf32"])}
