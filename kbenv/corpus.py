@@ -84,12 +84,13 @@ def load_cases(corpus: str, tests: Path = TESTS) -> list[Case]:
 
 
 def quick(protocol: Protocol, device: str) -> Protocol:
-    """The same checks with a short clock, and limits that an endless submission soon meets."""
+    """The same checks at quick effort, but two pairs of runners, and limits that an endless submission soon meets."""
     limits = {"call_s": 5.0, "job_s": 90.0, "host_memory_bytes": 3 << 30, "scratch_bytes": 1 << 30, "build_s": 15.0}
     if device != "cpu":
         limits |= {"job_s": 400.0, "build_s": 200.0, "host_memory_bytes": 16 << 30}  # nvcc takes its time
-    short = protocol.with_short_clock()
-    return short.model_copy(update={"limits": short.limits.model_copy(update=limits)})
+    short = protocol.with_effort("quick")
+    timing = short.timing.model_copy(update={"runner_pairs": 2, "turns_per_pair": 3})  # what follows the first is new
+    return short.model_copy(update={"timing": timing, "limits": short.limits.model_copy(update=limits)})
 
 
 def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verdict) -> str | None:

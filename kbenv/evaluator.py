@@ -26,7 +26,7 @@ from kbenv.errors import (
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
 from kbenv.problems.problem import Problem
-from kbenv.protocol import DEFAULT_PROTOCOL, Precision, Protocol, get_protocol
+from kbenv.protocol import DEFAULT_EFFORT, DEFAULT_PROTOCOL, Effort, Precision, Protocol, get_protocol
 from kbenv.provenance import (
     cross_check,
     custom_kernel_evidence,
@@ -72,6 +72,7 @@ class Evaluator:
         docker: how containers are made.
         backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
+        effort: "full", or "quick": a shorter clock and a wider interval, with every check; see `Protocol.with_effort`.
         compiled_baseline: the verdicts also say what torch.compile of the reference takes (the reward `tiers` asks).
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
@@ -90,6 +91,7 @@ class Evaluator:
         docker: DockerSettings | None = None,
         backend: str = AUTO,
         require_custom_kernel: bool | None = None,
+        effort: Effort = DEFAULT_EFFORT,
         compiled_baseline: bool = False,
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
@@ -98,6 +100,7 @@ class Evaluator:
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
         elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
+        protocol = protocol.with_effort(effort)
         if compiled_baseline:
             protocol = protocol.model_copy(update={"compiled_baseline": True})
         if backend not in (AUTO, *backend_names()):

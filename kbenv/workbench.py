@@ -46,8 +46,8 @@ OnVerdict = Callable[[Tool, str, Verdict], None]
 
 
 def trial_protocol(protocol: Protocol) -> Protocol:
-    """`protocol` for a trial: the standard trials alone, and a short clock."""
-    return protocol.with_short_clock().model_copy(
+    """`protocol` for a trial: the standard trials alone, at quick effort."""
+    return protocol.with_effort("quick").model_copy(
         update={"hidden_inputs": (), "probes": (), "perturb_timed": False, "memory": False}
     )
 

@@ -33,7 +33,7 @@ def test_a_trial_has_the_rules_without_the_hidden_inputs(name: str) -> None:
     protocol = get_protocol(name)
     trial = trial_protocol(protocol)
     assert (trial.hidden_inputs, trial.probes, trial.perturb_timed) == ((), (), False)
-    same = {"timing", "hidden_inputs", "probes", "perturb_timed", "memory"}
+    same = {"effort", "timing", "hidden_inputs", "probes", "perturb_timed", "memory"}
     assert trial.model_dump(exclude=same) == protocol.model_dump(exclude=same)
 
 

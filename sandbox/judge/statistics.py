@@ -29,14 +29,17 @@ def centre(values: Sequence[float], statistic: str) -> float:
 
 
 def bootstrap_ratio(
-    pairs: Sequence[Sequence[tuple[float, float]]], statistic: str, resamples: int, confidence: float, seed: int
-) -> Ratio:
+    pairs: Sequence[Sequence[tuple[float, float]]], statistic: str, resamples: int, confidence: float, seed: int,
+    pair_spread: float = 0.0,
+) -> Ratio:  # fmt: skip
     """reference over submission, with a block-bootstrap interval.
 
     Args:
         pairs: per pair of runners, its turns' (reference, submission) latencies. Pairs are the blocks: two processes of
             the same code differ steadily by a percent or two (where their memory lies), so turns of one pair are no
             independent sample. Pairs are resampled, then turns within each.
+        pair_spread: standard deviation of the logarithm of what different pairs show. One pair alone cannot show it:
+            it is added to the distances of its interval, as independent errors add (in quadrature).
         statistic: "mean" or "median" of each side, then their ratio; MEDIAN_OF_PAIRS: of the turns' own ratios.
 
     The percentile interval of so few blocks is too narrow; its distances from the value are widened by
@@ -56,12 +59,10 @@ def bootstrap_ratio(
     widening = 1.0
     if blocks > 1:
         widening = _t_quantile(blocks - 1) / _NORMAL_QUANTILE * math.sqrt(blocks / (blocks - 1))
+    unseen = _NORMAL_QUANTILE * pair_spread if len(pairs) == 1 else 0.0
     middle = math.log(value)
-    return Ratio(
-        value,
-        math.exp(middle + widening * min(0.0, low - middle)),
-        math.exp(middle + widening * max(0.0, high - middle)),
-    )
+    below, above = (math.hypot(widening * max(0.0, distance), unseen) for distance in (middle - low, high - middle))
+    return Ratio(value, math.exp(middle - below), math.exp(middle + above))
 
 
 def _t_quantile(freedom: int) -> float:

@@ -271,7 +271,9 @@ def measure(job: Job) -> None:
         for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
     ]
     of_ratio = MEDIAN_OF_PAIRS if rule["ratio"] == MEDIAN_OF_PAIRS else statistic
-    ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], seed=len(blocks))
+    ratio = bootstrap_ratio(
+        blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(blocks), rule["pair_spread"]
+    )
     scale = 1.0
 
     single = None
