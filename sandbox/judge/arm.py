@@ -132,13 +132,13 @@ class Arm:
             self._zygote.watch(self._uid)
 
     def _expect_uid(self) -> None:
-        """Every thread has the role's uid and no other: what is to be ended or stopped is found by it."""
+        """Every thread has the role's uid and no other, where /proc shows that: what is to be ended is found by it."""
         if self._uid is None:
             return
         runner = set(descendants(self.pid)) - ({self.pid} if self._alone else set())  # of a namespace the init is ours
-        found = [uids(task) for task in tasks(runner)]
-        if not found or any(of_thread != {self._uid} for of_thread in found):
-            raise ArmError("malformed", f"the {self.role}'s runner did not become uid {self._uid}; found {found[:3]}")
+        others = set().union(*map(uids, tasks(runner))) - {self._uid}
+        if others:
+            raise ArmError("malformed", f"the {self.role}'s runner is to be uid {self._uid} alone; found {others}")
 
     @property
     def pid(self) -> int:
@@ -403,7 +403,7 @@ def _environment(scratch: str, threads: int) -> dict[str, str]:
         "HOME": "", "TMPDIR": "", "XDG_CACHE_HOME": "cache", "TORCH_EXTENSIONS_DIR": "extensions",
         "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "CUDA_CACHE_PATH": "cuda-cache",
         "CUPY_CACHE_DIR": "cupy", "NUMBA_CACHE_DIR": "numba", "MPLCONFIGDIR": "matplotlib",
-        "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps",
+        "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps", "TRITON_HOME": "",
     }  # fmt: skip
     return {name: os.path.join(scratch, folder).rstrip("/") for name, folder in folders.items()} | {
         "USER": "kbenv",  # whoever asks for a name: the uid has none
