@@ -123,6 +123,7 @@ class Timing(_Frozen):
         description="standard deviation, as a share, of the speedups that pairs of runners of the same code show; one "
         "pair alone cannot show it, and its interval is widened by it",
     )
+    cpu_pair_spread: float = Field(default=0.05, description="the same on the CPU")
 
 
 class Limits(_Frozen):

@@ -99,6 +99,16 @@ def test_a_single_pair_is_widened_by_what_pairs_differ_by(between):
     assert covered / trials >= 0.93, covered / trials
 
 
+def test_the_interval_of_a_single_pair_shows_a_drift_that_its_turns_share():
+    def width(drift: float) -> float:
+        pair = [(1.0 + drift * (turn // 2), 1.0) for turn in range(6)]
+        ratio = bootstrap_ratio([pair], MEDIAN_OF_PAIRS, 500, 0.95, 3)
+        return math.log(ratio.high / ratio.low)
+
+    assert width(0.0) == pytest.approx(0.0)
+    assert width(0.1) > 0.4  # from 1.0 over 1.1 to 1.2
+
+
 def test_several_pairs_show_themselves_what_they_differ_by():
     pairs = draw_pairs(random.Random(2), 2, 6, 0.0, 0.05)
     assert bootstrap_ratio(pairs, "mean", 200, 0.95, 1, 0.02) == bootstrap_ratio(pairs, "mean", 200, 0.95, 1)

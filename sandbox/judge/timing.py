@@ -271,9 +271,8 @@ def measure(job: Job) -> None:
         for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
     ]
     of_ratio = MEDIAN_OF_PAIRS if rule["ratio"] == MEDIAN_OF_PAIRS else statistic
-    ratio = bootstrap_ratio(
-        blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(blocks), rule["pair_spread"]
-    )
+    pair_spread = rule["pair_spread" if job.device == "cuda" else "cpu_pair_spread"]
+    ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(blocks), pair_spread)
     scale = 1.0
 
     single = None
