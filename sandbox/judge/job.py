@@ -1,7 +1,7 @@
 """One job: from a problem and a submission to what was established. The order of the stages is the defence.
 
-The reference is loaded, drawn from and timed before the submission's process exists. Every call of the submission, in a
-check or on the clock, takes the same path, over inputs it has not seen, and every output is compared.
+The reference is loaded, drawn from and timed before any process has read the submission. Every call of the submission,
+in a check or on the clock, takes the same path, over inputs it has not seen, and every output is compared.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ class Job:
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
             self.keep_printed()
+            ending = time.perf_counter()
             self._release_all()
+        self.seconds["end"] = round(time.perf_counter() - ending, 4)
         return outcome | self.result | {
             "checks": self.checks, "flags": self.flags, "seconds": self.seconds, "output": self._printed,
             "isolation": self._isolation, "seeds": self.seeds.to_json(),
@@ -263,18 +265,14 @@ class Job:
 
     def start_arm(self, role: str) -> Arm:
         """A runner, blank before or new."""
-        arm = self.spares.take(role)
-        if arm is None:
-            arm = Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role])
-            self._stack.enter_context(arm)
-        self._arms[role] = arm
+        arm = self._arms[role] = self.spares.take(role) or self._start(role)
         return arm
 
     def _start_blank(self, role: str) -> Arm:
-        arm = Arm(
-            self._zygote, role, self._setting, self._uids[role], self._scratch[role], blank=True,
-            waiting_uid=self._uids[_WAITING],
-        )  # fmt: skip
+        return self._start(role, blank=True, waiting_uid=self._uids[_WAITING])
+
+    def _start(self, role: str, **how: Any) -> Arm:
+        arm = Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role], **how)
         return self._stack.enter_context(arm)
 
     def _add_spares(self) -> None:
@@ -294,7 +292,7 @@ class Job:
         return arm
 
     def _release_all(self) -> None:
-        """They end at the same time, and are waited for one after the other."""
+        """They end at the same time; each is then waited for."""
         for arm in self._arms.values():
             arm.release()
         self.spares.release()

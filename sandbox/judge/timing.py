@@ -161,7 +161,7 @@ class Timer:
         return series
 
     def alone(self) -> list[float]:
-        """The reference's latencies before the submission's process exists."""
+        """The reference's latencies before any process has read the submission."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
         for _ in range(self.turns()):
