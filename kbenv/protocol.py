@@ -203,7 +203,7 @@ class Protocol(_Frozen):
             return self
         quick = {
             "warmup_calls": 1, "cpu_warmup_turns": 1, "timed_calls": 4, "runner_pairs": 1, "slow_runner_pairs": 1,
-            "turns_per_pair": 6, "single_call_turns": 4, "bootstrap_resamples": 200,
+            "turns_per_pair": 6, "single_call_turns": 4, "bootstrap_resamples": 200, "target_turn_ms": 3.0,
         }  # fmt: skip
         return self.model_copy(update={"effort": effort, "timing": self.timing.model_copy(update=quick)})
 
