@@ -267,9 +267,11 @@ def _statuses(records: dict[str, Record], name: str, form: str) -> str:
 def _notes(records: dict[str, Record], draw: Sequence[tuple[str, str]]) -> Iterator[str]:
     smallest = records.get("smallest")
     if smallest:
-        yield f"- Smallest ({SMALL}), warm: {number(smallest.get('again'), 3)} s; quick "
-        yield f"  {number(smallest.get('quick'), 3)} s. Phases: {_phases(smallest, 'again')}; quick: "
-        yield f"  {_phases(smallest, 'quick')}."
+        yield (
+            f"- Smallest ({SMALL}), warm: {number(smallest.get('again'), 3)} s; quick "
+            f"{number(smallest.get('quick'), 3)} s. Phases: {_phases(smallest, 'again')}; quick: "
+            f"{_phases(smallest, 'quick')}."
+        )
     if "step" in records:
         yield f"- `env.step` beyond the judge's phases: median {statistics.median(records['step']['beyond_s']):.3g} s."
     for name in dict.fromkeys(name for name, _ in draw):

@@ -24,6 +24,8 @@ UNJUDGED = "UNJUDGED"
 """In `Case.expect`: the problem itself is refused, so that there is no verdict."""
 BEST_EFFORT = "BEST_EFFORT"
 """The constant that says why such a submission may be credited, for what it is, all the same."""
+NEEDS_PAIRS = "NEEDS_PAIRS"
+"""The constant that says of how many pairs of runners a protocol must be to see what it does; with fewer it is right."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verd
     if kind == "honest":
         return None if verdict.credited else f"refused: {verdict.status} ({verdict.message})"
     if not verdict.credited or BEST_EFFORT in case.constants:
+        return None
+    if verdict.protocol.timing.runner_pairs < case.constants.get(NEEDS_PAIRS, 1):
         return None
     assert verdict.speedup is not None  # of a credited verdict
     if NO_EFFECT not in case.expect:
