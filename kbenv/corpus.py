@@ -25,7 +25,7 @@ UNJUDGED = "UNJUDGED"
 BEST_EFFORT = "BEST_EFFORT"
 """The constant that says why such a submission may be credited, for what it is, all the same."""
 NEEDS_PAIRS = "NEEDS_PAIRS"
-"""The constant that says of how many pairs of runners a protocol must be to see what it does; with fewer it is right."""
+"""The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
 
 
 @dataclass(frozen=True)
