@@ -184,8 +184,8 @@ class _Server:
         from .runner import serve  # noqa: F401  runners find it imported
 
         if os.environ.get("CUDA_VISIBLE_DEVICES"):  # a GPU's judge
-            with contextlib.suppress(ImportError):  # half a second in every process that would need it
-                importlib.import_module("triton")
+            with contextlib.suppress(Exception):  # half a second in every process that would need it
+                importlib.import_module("triton")  # where that fails, it fails again in those
         gc.disable()
         gc.freeze()  # children do not copy the pages of what was imported
         os.makedirs(self._scratch_root, exist_ok=True)

@@ -341,8 +341,6 @@ class Job:
         self.stop_arm("submission")
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
-        if stage == "load":
-            self._add_spares()
         self._isolation = self._isolation or arm.isolation
         arm.build = None if self._builds is None else self._builds.answer
         with self.submission_faults(stage):
@@ -450,8 +448,12 @@ class Job:
     # -- what was found -----------------------------------------------------------------------------------------------
 
     def begin_hidden(self) -> None:
-        """From now on nothing that the submission says is shown, and nothing is built that was not before."""
+        """From now on nothing that the submission says is shown, and nothing is built that was not before.
+
+        Most of what is wrong has been found out: now it pays to start the runners that timing will want.
+        """
         self._hidden_began = True
+        self._add_spares()
         if self._builds is not None:
             self._builds.close()
 

@@ -36,7 +36,7 @@ for name in filter(str.isdigit, os.listdir("/proc")):
         others[int(name)] = uid
 seen["others"] = others
 """
-"""Init, judge, fork server; the runners of the reference and of nothing, and blank ones under one more user."""
+"""Init, judge, fork server; the runners of the reference and of nothing."""
 NUMBERS = f"numbers = json.loads('{json.dumps({m: t | seccomp._COMMON for m, t in seccomp._DENIED.items()})}')"
 
 
@@ -45,7 +45,7 @@ def look(warm: Warm, code: str) -> dict[str, Any]:
     seen = run_inside(warm.evaluator, f"{OTHERS}\n{code}")
     uids = list(seen.pop("others").values())
     assert uids.count(0) >= 3
-    assert len(set(uids)) == 4
+    assert len(set(uids)) == 3
     return seen
 
 
