@@ -28,7 +28,7 @@ from .compiler import Compiler
 from .cost import count_cost
 from .error import Mismatch, describe_error
 from .extension import Extensions
-from .parameters import Perturbation, describe_tensors, generator_state
+from .parameters import Perturbation, describe_tensors, generator_state, seed_generators
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .rounded import RoundedOperators
 from .trace import trace
@@ -258,7 +258,7 @@ class Runner:
         return {}
 
     def _draw(self, seed: int, *, on_device: bool) -> Any:
-        torch.manual_seed(seed)
+        seed_generators(seed, self._device)
         with torch.no_grad():
             if on_device:
                 with torch.device(self._device):
