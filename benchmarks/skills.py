@@ -89,7 +89,7 @@ def judge(options: argparse.Namespace) -> None:
     """Judges what has no line yet, while there is time."""
     deadline = time.monotonic() + options.budget_s
     protocol = get_protocol(options.protocol, require_custom_kernel=False)
-    protocol = protocol.with_short_clock() if options.short else protocol
+    protocol = protocol.with_effort("quick" if options.short else "full")
     options.runs.mkdir(parents=True, exist_ok=True)
     with Evaluator(protocol=protocol, device=options.device, sandbox=options.sandbox) as evaluator:
         kind = evaluator.device.split(":")[0]

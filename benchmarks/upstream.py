@@ -16,9 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -75,8 +77,17 @@ def table(cases: Sequence[Case], checkout: Path) -> Iterator[list[str]]:
 
 def judge(case: Case, checkout: Path) -> tuple[str, float | None]:
     """What upstream says of one attack, and the speedup that it credits."""
-    problem = load_problem(case.problem)
-    given = {"problem": problem.source_for("cuda"), "submission": case.source, "triton": "import triton" in case.source}
+    result = ask(load_problem(case.problem).source_for("cuda"), case.source, checkout, LIMIT_S)
+    if isinstance(result, str):
+        return result, None
+    if not result["correct"]:
+        return f"refused: {result['why'][:100]}", None
+    return "CREDITED" + (", flagged" if result["flagged"] else ""), result["speedup"]
+
+
+def ask(problem: str, submission: str, checkout: Path, limit_s: float) -> dict[str, Any] | str:
+    """What upstream's evaluator says, in a new process with nothing built: see `evaluate`; or why it says nothing."""
+    given = {"problem": problem, "submission": submission, "triton": "import triton" in submission}
     with tempfile.TemporaryDirectory() as scratch:
         os.chmod(scratch, 0o777)
         environment = os.environ | {
@@ -86,22 +97,20 @@ def judge(case: Case, checkout: Path) -> tuple[str, float | None]:
         command = [sys.executable, __file__, str(checkout), "--child"]
         try:
             done = subprocess.run(
-                command, input=json.dumps(given), capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                command, input=json.dumps(given), capture_output=True, text=True, timeout=limit_s, check=False,
                 cwd=scratch, env=environment, user=NOBODY if os.geteuid() == 0 else None,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return "no answer in time", None
+            return "no answer in time"
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     if not lines:
-        return f"died ({done.returncode}): {done.stderr.strip()[-120:]}", None
-    result = json.loads(lines[-1].removeprefix("RESULT "))
-    if not result["correct"]:
-        return f"refused: {result['why'][:100]}", None
-    return "CREDITED" + (", flagged" if result["flagged"] else ""), result["speedup"]
+        return f"died ({done.returncode}): {done.stderr.strip()[-120:]}"
+    result: dict[str, Any] = json.loads(lines[-1].removeprefix("RESULT "))
+    return result
 
 
 def evaluate(checkout: Path, problem: str, submission: str, triton: bool) -> None:
-    """In a process of its own: prints what upstream's evaluator returns."""
+    """In a process of its own: prints what upstream's evaluator returns, and the seconds that it took."""
     for name in _UNUSED:
         module = types.ModuleType(name)
         module.__getattr__ = lambda _: mock.MagicMock()  # type: ignore[method-assign]
@@ -110,16 +119,20 @@ def evaluate(checkout: Path, problem: str, submission: str, triton: bool) -> Non
     import torch
     from kernelbench.eval import eval_kernel_against_ref
 
+    torch.zeros(1, device="cuda")  # an evaluator that is already running has its context
+    started = time.perf_counter()
     result = eval_kernel_against_ref(
         problem, submission, num_correct_trials=5, num_perf_trials=100, measure_performance=True,
         device=torch.device("cuda:0"), backend="triton" if triton else "cuda",
     )  # fmt: skip
+    seconds = time.perf_counter() - started
     correct = bool(result is not None and result.compiled and result.correctness)
     speedup = result.ref_runtime / result.runtime if correct and result.runtime > 0 else None
     metadata = dict(result.metadata) if result is not None else {}
     why = "; ".join(f"{key}: {value}" for key, value in metadata.items() if key not in ("hardware", "device"))
     flagged = bool(metadata.get("excessive_speedup"))
-    print("RESULT " + json.dumps({"correct": correct, "speedup": speedup, "why": why[:500], "flagged": flagged}))
+    found = {"correct": correct, "speedup": speedup, "why": why[:500], "flagged": flagged, "seconds": seconds}
+    print("RESULT " + json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -89,8 +89,7 @@ def main() -> None:
     parser.add_argument("--curve", type=Path, help="where to draw the mean reward by step (SVG)")
     parser.add_argument("--out", type=Path, default=Path("runs/grpo"))
     arguments = parser.parse_args()
-    protocol = kbenv.get_protocol("verified").with_short_clock()
-    with kbenv.open_pool(arguments.devices.split(","), protocol=protocol) as pool:
+    with kbenv.open_pool(arguments.devices.split(","), protocol="verified", effort="quick") as pool:
         rewards = train(arguments.steps, pool, arguments.out)
     tenth = max(len(rewards) // 10, 1)
     first, last = sum(rewards[:tenth]) / tenth, sum(rewards[-tenth:]) / tenth

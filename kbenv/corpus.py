@@ -24,6 +24,8 @@ UNJUDGED = "UNJUDGED"
 """In `Case.expect`: the problem itself is refused, so that there is no verdict."""
 BEST_EFFORT = "BEST_EFFORT"
 """The constant that says why such a submission may be credited, for what it is, all the same."""
+NEEDS_PAIRS = "NEEDS_PAIRS"
+"""The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,13 @@ def load_cases(corpus: str, tests: Path = TESTS) -> list[Case]:
 
 
 def quick(protocol: Protocol, device: str) -> Protocol:
-    """The same checks with a short clock, and limits that an endless submission soon meets."""
+    """The same checks at quick effort, but two pairs of runners, and limits that an endless submission soon meets."""
     limits = {"call_s": 5.0, "job_s": 90.0, "host_memory_bytes": 3 << 30, "scratch_bytes": 1 << 30, "build_s": 15.0}
     if device != "cpu":
         limits |= {"job_s": 400.0, "build_s": 200.0, "host_memory_bytes": 16 << 30}  # nvcc takes its time
-    short = protocol.with_short_clock()
-    return short.model_copy(update={"limits": short.limits.model_copy(update=limits)})
+    short = protocol.with_effort("quick")
+    timing = short.timing.model_copy(update={"runner_pairs": 2, "turns_per_pair": 3})  # what follows the first is new
+    return short.model_copy(update={"timing": timing, "limits": short.limits.model_copy(update=limits)})
 
 
 def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verdict) -> str | None:
@@ -97,6 +100,8 @@ def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verd
     if kind == "honest":
         return None if verdict.credited else f"refused: {verdict.status} ({verdict.message})"
     if not verdict.credited or BEST_EFFORT in case.constants:
+        return None
+    if verdict.protocol.timing.runner_pairs < case.constants.get(NEEDS_PAIRS, 1):
         return None
     assert verdict.speedup is not None  # of a credited verdict
     if NO_EFFECT not in case.expect:

@@ -27,7 +27,16 @@ from kbenv.errors import (
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
 from kbenv.problems.problem import Problem
-from kbenv.protocol import DEFAULT_PROTOCOL, DIAGNOSTICS, Diagnostic, Precision, Protocol, get_protocol
+from kbenv.protocol import (
+    DEFAULT_EFFORT,
+    DEFAULT_PROTOCOL,
+    DIAGNOSTICS,
+    Diagnostic,
+    Effort,
+    Precision,
+    Protocol,
+    get_protocol,
+)
 from kbenv.provenance import (
     cross_check,
     custom_kernel_evidence,
@@ -73,6 +82,7 @@ class Evaluator:
         docker: how containers are made.
         backend: "auto", or the name of the one in `kbenv.backends` whose kernels count as custom.
         require_custom_kernel: overrides the protocol's choice when given.
+        effort: "full", or "quick": a shorter clock and a wider interval, with every check; see `Protocol.with_effort`.
         compiled_baseline: the verdicts also say what torch.compile of the reference takes (the reward `tiers` asks).
         diagnostics: what is also looked at: "kernels" (`Verdict.provenance` and `plausibility`; a second), and in
             standard trials, told in `Verdict.diagnosis`, "code" (half a second), "counters" and "access" (seconds,
@@ -94,6 +104,7 @@ class Evaluator:
         docker: DockerSettings | None = None,
         backend: str = AUTO,
         require_custom_kernel: bool | None = None,
+        effort: Effort = DEFAULT_EFFORT,
         compiled_baseline: bool = False,
         diagnostics: Sequence[Diagnostic] = (),
         cache: bool = False,
@@ -103,6 +114,7 @@ class Evaluator:
             protocol = get_protocol(protocol, precision, require_custom_kernel=require_custom_kernel)
         elif require_custom_kernel is not None and require_custom_kernel != protocol.require_custom_kernel:
             raise UsageError("a Protocol says itself whether it requires a custom kernel: set it there")
+        protocol = protocol.with_effort(effort)
         if compiled_baseline:
             protocol = protocol.model_copy(update={"compiled_baseline": True})
         if not set(diagnostics) <= set(DIAGNOSTICS):

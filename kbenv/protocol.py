@@ -16,6 +16,10 @@ from kbenv.problems.excluded import EXCLUDED
 
 Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
+Effort = Literal["full", "quick"]
+EFFORTS: tuple[Effort, ...] = ("full", "quick")
+DEFAULT_EFFORT: Effort = "full"
+"""Of the clock: no check depends on it."""
 Diagnostic = Literal["kernels", "code", "counters", "access"]
 DIAGNOSTICS: tuple[Diagnostic, ...] = ("kernels", "code", "counters", "access")
 
@@ -119,6 +123,12 @@ class Timing(_Frozen):
     single_call_turns: int = Field(description="turns of one call, where a turn holds more: see `single_call_counts`")
     bootstrap_resamples: int = 2000
     confidence: float = 0.95
+    pair_spread: float = Field(
+        default=0.02,
+        description="standard deviation, as a share, of the speedups that pairs of runners of the same code show; one "
+        "pair alone cannot show it, and its interval is widened by it",
+    )
+    cpu_pair_spread: float = Field(default=0.05, description="the same on the CPU")
 
 
 class Limits(_Frozen):
@@ -143,6 +153,7 @@ class Protocol(_Frozen):
     """One named set of rules at one precision.
 
     Attributes:
+        effort: what its clock takes: see `with_effort`.
         drawing: where `get_inputs` draws the standard trials' inputs: "cpu" in upstream's order, or on the device.
             Hidden and timed inputs are drawn on the device under either.
         exact_reference: whether the reference that outputs are compared with runs without TF32.
@@ -151,6 +162,7 @@ class Protocol(_Frozen):
 
     name: str
     precision: Precision
+    effort: Effort = DEFAULT_EFFORT
     construction_seed: int
     drawing: Literal["cpu", "device"]
     standard_trials: int
@@ -187,13 +199,24 @@ class Protocol(_Frozen):
         "measured; None: the source's evidence is enough",
     )
 
-    def with_short_clock(self) -> Protocol:
-        """The same rules with two pairs of runners and a few turns: a wider interval, in less time."""
-        short = {
-            "warmup_calls": 1, "cpu_warmup_turns": 1, "timed_calls": 4, "runner_pairs": 2, "turns_per_pair": 3,
-            "single_call_turns": 4, "bootstrap_resamples": 200,
+    def with_effort(self, effort: Effort) -> Protocol:
+        """The same rules at another effort of the clock; one that is "quick" does not become "full" again.
+
+        "quick": one pair of runners and few turns, so a wider interval in less time, for training. Every check of the
+        outputs stays, and every timed output is compared.
+
+        Raises:
+            UsageError: there is no such effort.
+        """
+        if effort not in EFFORTS:
+            raise UsageError(f"effort must be one of {', '.join(EFFORTS)}; found {effort!r}")
+        if effort in ("full", self.effort):
+            return self
+        quick = {
+            "warmup_calls": 1, "cpu_warmup_turns": 1, "timed_calls": 4, "runner_pairs": 1, "slow_runner_pairs": 1,
+            "turns_per_pair": 6, "single_call_turns": 4, "bootstrap_resamples": 200, "target_turn_ms": 3.0,
         }  # fmt: skip
-        return self.model_copy(update={"timing": self.timing.model_copy(update=short)})
+        return self.model_copy(update={"effort": effort, "timing": self.timing.model_copy(update=quick)})
 
 
 def _timing(warmup_calls: int, timed_calls: int) -> Timing:

@@ -120,7 +120,7 @@ class Measurement(_Frozen):
     submission_turns_ms: tuple[float, ...]
     reference_turns_ms: tuple[float, ...]
     null_turn_ms: float = Field(description="whole turn of the trusted null runner, which is subtracted")
-    reference_alone_ms: float = Field(description="the reference before the submission's process existed")
+    reference_alone_ms: float = Field(description="the reference before any process had read the submission")
     submission_call_ms: float | None = Field(description="without the gate: launch overhead included")
     reference_call_ms: float | None
     submission_single_call_ms: float | None = Field(

@@ -46,9 +46,9 @@ OnVerdict = Callable[[Tool, str, Verdict], None]
 
 
 def trial_protocol(protocol: Protocol) -> Protocol:
-    """`protocol` for a trial: the standard trials alone, a short clock, and what a profile is made of."""
+    """`protocol` for a trial: the standard trials alone, at quick effort, and what a profile is made of."""
     wanted = tuple(name for name in DIAGNOSTICS if name in PROFILE or name in protocol.diagnostics)
-    return protocol.with_short_clock().model_copy(
+    return protocol.with_effort("quick").model_copy(
         update={
             "hidden_inputs": (), "probes": (), "perturb_timed": False, "memory": False, "diagnostics": wanted,
         }

@@ -62,11 +62,13 @@ class Rules:
     """What a runner may use; sizes in bytes.
 
     Attributes:
+        waiting_uid: the real and the saved uid until `begin`; None: `uid` from the start.
         address_space: None where CUDA reserves hundreds of gigabytes.
         oom_score: how soon the kernel's out-of-memory killer takes it, up to 1000.
     """
 
     uid: int | None
+    waiting_uid: int | None
     scratch: str
     processes: int
     open_files: int
@@ -178,7 +180,7 @@ def restrict(rules: Rules, isolation: Isolation) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(rules.oom_score))  # as another user this process may not any more
     if rules.uid is not None:
-        _become(rules.uid)
+        _become(rules.uid, waiting=rules.waiting_uid)
         isolation.uid = rules.uid
         _limit(resource.RLIMIT_NPROC, rules.processes)  # counted per uid, so only where the uid is the job's alone
     _limit(resource.RLIMIT_CORE, 0)
@@ -198,9 +200,20 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _become(uid: int, groups: Sequence[int] = ()) -> None:
+def _become(uid: int, groups: Sequence[int] = (), *, waiting: int | None = None) -> None:
+    """With `waiting`, a uid of nobody's code, `uid` can neither signal nor trace this process until `begin`.
+
+    The effective uid, which files and a CUDA context belong to, is the same before and after that.
+    """
     os.setgroups(groups)
     os.setresgid(uid, uid, uid)
+    real = uid if waiting is None else waiting
+    os.setresuid(real, uid, real)
+
+
+def begin() -> None:
+    """In a runner that waited: its uid is its own from now on, and the other one is gone for good."""
+    uid = os.geteuid()
     os.setresuid(uid, uid, uid)
 
 

@@ -203,6 +203,12 @@ class Arena:
         table = self.flat.view(self.slots, self.layout.slot_bytes)
         return table[first : first + count, offset : offset + leaf.nbytes].view(leaf.torch_dtype)
 
+    def stack(self, index: int, first: int, count: int) -> torch.Tensor:
+        """One leaf of `count` slots, shape (count, *shape), with the leaf's own strides."""
+        leaf, rows = self.layout.leaves[index], self.rows(index, first, count)
+        strides = (self.layout.slot_bytes // rows.element_size(), *leaf.strides)
+        return rows.as_strided((count, *leaf.shape), strides)
+
     def slot(self, slot: int) -> torch.Tensor:
         """The slot's bytes."""
         return self.flat[slot * self.layout.slot_bytes : (slot + 1) * self.layout.slot_bytes]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import secrets
@@ -24,7 +25,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from . import cgroup, confine
@@ -45,6 +47,8 @@ class Zygote:
 
     def __init__(self, channel: Channel, pid: int, *, contained: bool) -> None:
         self._channel = channel
+        self._due: deque[Answer] = deque()
+        """What was asked and is not answered yet, in order."""
         self.pid = pid
         self.contained = contained
 
@@ -91,13 +95,17 @@ class Zygote:
         """
         self._ask({"op": "wipe", "role": role})
 
-    def spawn(self, request: Message, sock: socket.socket, output: int) -> Message:
-        """Starts a runner with one end of a socket and a pipe for what it prints.
+    def spawn(self, request: Message, sock: socket.socket, output: int) -> Answer:
+        """Has a runner started with one end of a socket and a pipe for what it prints, while the caller goes on.
 
-        Returns its pid, its isolation, and whether it is `alone` in a pid namespace, so that all that it starts,
-        orphans too, are its descendants.
+        The answer holds its pid, its isolation, and whether it is `alone` in a pid namespace, so that all that it
+        starts, orphans too, are its descendants.
         """
-        return self._ask({"op": "spawn", **request}, (sock.fileno(), output))
+        return self._send({"op": "spawn", **request}, (sock.fileno(), output))
+
+    def watch(self, uid: int) -> None:
+        """A submission runs as `uid` from now on, until its runner is reaped: see `_Server._watch_memory`."""
+        self._ask({"op": "watch", "uid": uid})
 
     def reap(self, pid: int, uid: int | None, *, grace_s: float) -> tuple[int, bool]:
         """Waits `grace_s` for a runner to end by itself, kills what is left of its tree.
@@ -109,12 +117,42 @@ class Zygote:
         answer = self._ask({"op": "reap", "pid": pid, "uid": uid, "grace_s": grace_s})
         return int(answer["status"]), bool(answer["killed"])
 
-    def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
+    def _ask(self, request: Message) -> Message:
+        return self._send(request).get()
+
+    def _send(self, request: Message, descriptors: Sequence[int] = ()) -> Answer:
         self._channel.send(request, descriptors)
-        answer = self._channel.receive(timeout_s=120.0)
-        if "error" in answer:
-            raise RuntimeError(f"the fork server failed: {answer['error']}")
+        answer = Answer(self._receive_one)
+        self._due.append(answer)
         return answer
+
+    def _receive_one(self) -> None:
+        self._due[0].content = self._channel.receive(timeout_s=120.0)
+        self._due.popleft()
+
+
+class Answer:
+    """Of the fork server, which answers in the order in which it was asked."""
+
+    def __init__(self, receive_one: Callable[[], None]) -> None:
+        self._receive_one = receive_one
+        self.content: Message | None = None
+
+    def get(self) -> Message:
+        """Waits for it. Raises RuntimeError: the fork server could not do what it was asked for."""
+        content = self._await()
+        if "error" in content:
+            raise RuntimeError(f"the fork server failed: {content['error']}")
+        return content
+
+    @property
+    def failed(self) -> bool:
+        return "error" in self._await()
+
+    def _await(self) -> Message:
+        while self.content is None:
+            self._receive_one()
+        return self.content
 
 
 def _close_all_but(keep: set[int]) -> None:
@@ -145,6 +183,9 @@ class _Server:
     def serve(self) -> None:
         from .runner import serve  # noqa: F401  runners find it imported
 
+        if os.environ.get("CUDA_VISIBLE_DEVICES"):  # a GPU's judge
+            with contextlib.suppress(Exception):  # half a second in every process that would need it
+                importlib.import_module("triton")  # where that fails, it fails again in those
         gc.disable()
         gc.freeze()  # children do not copy the pages of what was imported
         os.makedirs(self._scratch_root, exist_ok=True)
@@ -164,6 +205,7 @@ class _Server:
                 )
         operations = {
             "scratch": self._new_scratch, "wipe": self._wipe_scratch, "spawn": self._spawn, "reap": self._reap,
+            "watch": self._watch,
         }  # fmt: skip
         while True:
             try:
@@ -277,11 +319,14 @@ class _Server:
         pid = child if init is None else init
         alone = "pid" in isolation["namespaces"]
         self._waits[pid] = (child, alone)
-        if self._contained and request["role"] == "submission":
-            self._suspect = request["rules"]["uid"]
         if self._contained:
             isolation["namespaces"] = list(confine.NAMESPACES)
         return {"pid": pid, "isolation": isolation, "alone": alone}
+
+    def _watch(self, request: Message, _: list[int]) -> Message:
+        if self._contained:
+            self._suspect = request["uid"]
+        return {}
 
     def _child(self, request: Message, sock: int, output: int, status: int) -> None:
         """In the forked child: leave namespaces, then become the runner, or its init and the runner below that."""
@@ -387,8 +432,10 @@ def become_runner(request: Message, sock: int, output: int, status: int, isolati
     confine.restrict(confine.Rules(**request["rules"]), isolation)
     os.chdir(request["rules"]["scratch"])  # as its owner: root may lack the right to enter
     packages = os.path.dirname(os.path.abspath(os.__file__))
-    if not os.access(packages, os.R_OK | os.X_OK):  # imports would fail in the submission, and look like its fault
-        error = f"uid {os.getuid()} cannot read {packages}: install Python and kbenv where every user may read them"
+    if not os.access(
+        packages, os.R_OK | os.X_OK, effective_ids=True
+    ):  # imports would fail in the submission, and look like its fault
+        error = f"uid {os.geteuid()} cannot read {packages}: install Python and kbenv where every user may read them"
         os.write(status, (json.dumps({"error": error}) + "\n").encode())
         os._exit(1)
     os.write(status, (json.dumps(isolation.to_json()) + "\n").encode())

@@ -81,6 +81,7 @@ def test_a_fault_of_the_machine_is_exit_code_3(judge: Judge, source: Path, capsy
 
 def test_every_option_reaches_the_evaluator(judge: Judge, source: Path) -> None:
     options = {"protocol": "kernelbench", "sandbox": "process", "device": "cpu", "precision": "bf16", "backend": "cpp"}
+    options["effort"] = "quick"
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
     more = [
         "--image",
@@ -126,6 +127,7 @@ def test_defaults(judge: Judge, source: Path) -> None:
     assert judge.options == {
         "protocol": "hardened",
         "precision": "fp32",
+        "effort": "full",
         "device": "auto",
         "sandbox": "auto",
         "backend": "auto",
@@ -365,3 +367,22 @@ def test_provenance_and_floor_are_printed() -> None:
     text = printed(make_verdict(provenance=provenance, plausibility=make_plausibility(0.125)))
     assert "7.0% of the time, self-reported; libraries: cuBLAS 90.0%" in text
     assert "0.125 ms" in text
+
+
+def test_profile_shows_the_judges_phases_as_bars_instead_of_a_line(judge, source, capsys):
+    judge.outcome = make_verdict(seconds={"reference": 0.5, "timing": 2.0})
+    assert main(["eval", RELU, str(source)]) == 0
+    assert "reference 0.50, timing 2.00" in capsys.readouterr().out
+    assert main(["eval", RELU, str(source), "--profile"]) == 0
+    shown = capsys.readouterr().out
+    assert "reference 0.50, timing 2.00" not in shown
+    assert "2.00 s  80%" in shown
+    assert "2.50 s 100%" in shown
+
+
+def test_the_effort_is_the_evaluators_to_know_and_shown(judge, source, capsys):
+    assert main(["eval", RELU, str(source), "--effort", "quick"]) == 0
+    assert judge.options["effort"] == "quick"
+    quick = get_protocol("verified").with_effort("quick")
+    assert "verified, fp32, quick" in printed(make_verdict(protocol=quick))
+    assert "quick" not in printed(make_verdict())

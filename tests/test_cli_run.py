@@ -208,11 +208,12 @@ def test_the_options_reach_the_evaluator_and_the_reward(
 ) -> None:
     evaluator = start(make_verdict(speedup=2.0))
     more = ["--protocol", "kernelbench", "--precision", "bf16", "--device", "cpu", "--sandbox", "process"]
-    more += ["--backend", "cpp", "--require-custom-kernel", "--reward", "kevin", "-n", "1"]
+    more += ["--backend", "cpp", "--require-custom-kernel", "--reward", "kevin", "-n", "1", "--effort", "quick"]
     assert main(arguments(tmp_path, replay, *more)) == 0
     assert evaluator.options == {  # type: ignore[attr-defined]
         "protocol": "kernelbench",
         "precision": "bf16",
+        "effort": "quick",
         "device": "cpu",
         "sandbox": "process",
         "backend": "cpp",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kbenv.sandbox.runner import cuda_raw
-from kbenv.sandbox.runner.serve import describe_error
+from kbenv.sandbox.runner.error import describe_error
 
 SOURCE = 'extern "C" __global__ void relu(const float* x, float* y, long long n) {}'
 

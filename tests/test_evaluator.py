@@ -383,3 +383,11 @@ def test_evaluate_closes_what_it_opened(monkeypatch):
     monkeypatch.setattr("kbenv.evaluator.open_sandbox", lambda *_: (sandbox, "cpu", None))
     assert evaluate(PROBLEM, SUBMISSION_SOURCE, device="cpu", protocol="verified").credited
     assert sandbox.closed == 1
+
+
+@pytest.mark.parametrize("protocol", ["hardened", get_protocol("verified")])
+def test_effort_is_a_rule_of_the_protocol_that_the_verdict_records(protocol):
+    evaluator, sandbox = make_evaluator(make_result(), protocol=protocol, effort="quick")
+    verdict = evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert sandbox.jobs[0].protocol.effort == verdict.protocol.effort == "quick"
+    assert sandbox.jobs[0].protocol.timing.runner_pairs == 1

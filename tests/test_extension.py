@@ -20,7 +20,7 @@ os.environ["MAX_JOBS"] = "1"
 import torch
 from kbenv.sandbox.judge import build as judge
 from kbenv.sandbox.runner.extension import Extensions
-from kbenv.sandbox.runner.serve import describe_error
+from kbenv.sandbox.runner.error import describe_error
 from kbenv.sandbox.wire import Channel, ClosedError, pair
 
 folder = os.getcwd()

@@ -151,3 +151,21 @@ def test_a_protocol_is_frozen_and_survives_json() -> None:
     assert Protocol.model_validate_json(protocol.model_dump_json()) == protocol
     with pytest.raises(ValidationError, match="frozen"):
         protocol.standard_trials = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_quick_changes_nothing_but_the_clock(name: str) -> None:
+    full = get_protocol(name)
+    quick = full.with_effort("quick")
+    assert (full.effort, quick.effort) == ("full", "quick")
+    assert quick.model_copy(update={"effort": "full", "timing": full.timing}) == full
+    assert quick.timing.runner_pairs == 1
+    assert quick.timing.timed_calls < full.timing.timed_calls
+    assert quick.timing.pair_spread == full.timing.pair_spread > 0
+    assert full.with_effort("full") == full
+    assert quick.with_effort("full") == quick == quick.with_effort("quick")
+
+
+def test_an_unknown_effort_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(UsageError, match="full, quick"):
+        get_protocol().with_effort("lazy")  # type: ignore[arg-type]

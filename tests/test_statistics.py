@@ -86,6 +86,34 @@ def test_a_single_pair_has_an_interval_over_its_turns():
     assert lone.low == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize("between", [0.0, 0.007, 0.014])
+def test_a_single_pair_is_widened_by_what_pairs_differ_by(between):
+    """`between` of either runner: ratios differ by sqrt(2) times as much, up to the 0.02 that is allowed for."""
+    generator = random.Random(11)
+    trials, covered = 300, 0
+    for trial in range(trials):
+        pairs = draw_pairs(generator, 1, 6, between, 0.01)
+        ratio = bootstrap_ratio(pairs, MEDIAN_OF_PAIRS, 200, 0.95, trial, 0.02)
+        covered += ratio.low <= TRUE_RATIO <= ratio.high
+        assert math.log(ratio.high / ratio.low) >= 2 * 1.959 * 0.02
+    assert covered / trials >= 0.93, covered / trials
+
+
+def test_the_interval_of_a_single_pair_shows_a_drift_that_its_turns_share():
+    def width(drift: float) -> float:
+        pair = [(1.0 + drift * (turn // 2), 1.0) for turn in range(6)]
+        ratio = bootstrap_ratio([pair], MEDIAN_OF_PAIRS, 500, 0.95, 3)
+        return math.log(ratio.high / ratio.low)
+
+    assert width(0.0) == pytest.approx(0.0)
+    assert width(0.1) > 0.4  # from 1.0 over 1.1 to 1.2
+
+
+def test_several_pairs_show_themselves_what_they_differ_by():
+    pairs = draw_pairs(random.Random(2), 2, 6, 0.0, 0.05)
+    assert bootstrap_ratio(pairs, "mean", 200, 0.95, 1, 0.02) == bootstrap_ratio(pairs, "mean", 200, 0.95, 1)
+
+
 def test_the_median_ignores_one_slow_turn_and_the_mean_does_not():
     turns = [1.0, 1.0, 1.0, 1.0, 9.0]
     assert centre(turns, "median") == 1.0

@@ -34,7 +34,7 @@ def test_a_trial_has_the_rules_without_the_hidden_inputs(name: str) -> None:
     trial = trial_protocol(protocol)
     assert (trial.hidden_inputs, trial.probes, trial.perturb_timed) == ((), (), False)
     assert trial.diagnostics == ("kernels", "code")
-    same = {"timing", "hidden_inputs", "probes", "perturb_timed", "memory", "diagnostics"}
+    same = {"effort", "timing", "hidden_inputs", "probes", "perturb_timed", "memory", "diagnostics"}
     assert trial.model_dump(exclude=same) == protocol.model_dump(exclude=same)
 
 

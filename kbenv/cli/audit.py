@@ -59,7 +59,7 @@ def add_audit_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
     )  # fmt: skip
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: fp32")
     add_place_options(parser)
-    parser.set_defaults(func=run, backend="auto", require_custom_kernel=None)
+    parser.set_defaults(func=run, backend="auto", require_custom_kernel=None, effort="full")
 
 
 def run(arguments: argparse.Namespace) -> int:

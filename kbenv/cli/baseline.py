@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbenv.cli.judging import add_place_options, open_evaluator
+from kbenv.cli.judging import add_effort_option, add_place_options, open_evaluator
 from kbenv.cli.table import print_table
 from kbenv.errors import SandboxError, UsageError
 from kbenv.protocol import PRECISIONS, get_protocol
@@ -52,7 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="separated by commas (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--seconds", type=float, metavar="S", help="begin no further problem after so many")
-    parser.add_argument("--quick", action="store_true", help="a short clock: a few turns a variant")
+    add_effort_option(parser)
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: fp32")
     add_place_options(parser)
     parser.set_defaults(func=run, backend="auto", require_custom_kernel=None)
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seconds is not None and not arguments.seconds > 0:
         raise UsageError(f"--seconds must be above 0; found {arguments.seconds:g}")
     protocol = get_protocol(PROTOCOL, arguments.precision)
-    arguments.protocol = protocol.with_short_clock() if arguments.quick else protocol
+    arguments.protocol = protocol.with_effort(arguments.effort)
     problems = list_problems(arguments.pattern, problems_dir=arguments.problems_dir)
     record = Record(arguments.out, Baseline)
     until = None if arguments.seconds is None else time.monotonic() + arguments.seconds

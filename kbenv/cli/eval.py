@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kbenv.cli.bars import Bars
 from kbenv.cli.judging import add_judging_options, open_evaluator
 from kbenv.errors import SandboxError, UsageError
 from kbenv.extraction import extract_code
@@ -52,6 +53,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--screen", action="store_true", help="also print what the source says, place by place; it decides nothing"
     )
+    parser.add_argument(
+        "--profile", action="store_true", help="also print where the judge's time went, phase by phase, as bars"
+    )
     parser.add_argument("--json", metavar="PATH", help="write the whole verdict as JSON; - for standard output")
     add_judging_options(parser)
     parser.set_defaults(func=run)
@@ -74,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
     replayed = None if arguments.replay is None else _read_verdict(arguments.replay, problem)
     verdict = _judge(problem, text, arguments, replayed)
-    Console(stderr=arguments.json == "-").print(describe(verdict, with_screen=arguments.screen))
+    Console(stderr=arguments.json == "-").print(
+        describe(verdict, with_screen=arguments.screen, with_profile=arguments.profile)
+    )
     if arguments.json == "-":
         print(_to_json(verdict))
     elif json_path is not None:
@@ -118,12 +124,12 @@ def read_text(path: Path) -> str:
     return text
 
 
-def describe(verdict: Verdict, *, with_screen: bool = False) -> RenderableType:
+def describe(verdict: Verdict, *, with_screen: bool = False, with_profile: bool = False) -> RenderableType:
     """A verdict for people; foreign text in it is cleaned of control characters."""
     style = "bold green" if verdict.credited else "bold red"
     parts: list[RenderableType] = [
         Text.assemble((verdict.status.value, style), "  ", verdict.problem),
-        _pairs(verdict),
+        _pairs(verdict, with_seconds=not with_profile),
     ]
     if verdict.checks:
         parts += [Text("checks", style="bold"), Padding(_checks(verdict), (0, 0, 0, 2))]
@@ -134,6 +140,8 @@ def describe(verdict: Verdict, *, with_screen: bool = False) -> RenderableType:
     if with_screen:
         found = [f"  - {f.line}:{f.column + 1} {f.rule}: {_one_line(f.text)}" for f in verdict.screen]
         parts += [Text("screen", style="bold"), *map(Text, found or ["  nothing"])]
+    if with_profile and verdict.seconds:
+        parts += [Text("seconds of the judge", style="bold"), Padding(Bars(verdict.seconds), (0, 0, 0, 2))]
     if not verdict.credited:
         parts.append(Text(_one_line(verdict.message), style=style))
         for title, foreign in (("detail", verdict.detail), ("printed by the submission", verdict.output)):
@@ -207,9 +215,10 @@ def _to_json(verdict: Verdict) -> str:
     return json.dumps(verdict.model_dump(mode="json"), indent=2)
 
 
-def _pairs(verdict: Verdict) -> Table:
+def _pairs(verdict: Verdict, *, with_seconds: bool) -> Table:
     protocol = verdict.protocol
-    pairs: list[tuple[str, str]] = [("protocol", f"{protocol.name}, {protocol.precision}")]
+    quick = ", quick" if protocol.effort == "quick" else ""
+    pairs: list[tuple[str, str]] = [("protocol", f"{protocol.name}, {protocol.precision}{quick}")]
     if verdict.speedup is not None:
         speedup = verdict.speedup
         pairs.append(("speedup", f"{speedup.value:.3g}x [{speedup.low:.3g}, {speedup.high:.3g}]"))
@@ -235,7 +244,7 @@ def _pairs(verdict: Verdict) -> Table:
         pairs.append(("device", f"{verdict.hardware.device} ({verdict.hardware.name})"))
     if verdict.stage is not None:
         pairs.append(("failed at", verdict.stage.value))
-    if verdict.seconds:
+    if verdict.seconds and with_seconds:
         phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in verdict.seconds.items())
         pairs.append(("seconds", phases))
     table = Table.grid(padding=(0, 2))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbenv.errors import UsageError
-from kbenv.protocol import DEFAULT_PROTOCOL, DIAGNOSTICS, PRECISIONS, PROFILE, PROTOCOLS
+from kbenv.protocol import DEFAULT_EFFORT, DEFAULT_PROTOCOL, DIAGNOSTICS, EFFORTS, PRECISIONS, PROFILE, PROTOCOLS
 from kbenv.reward import NEED_COMPILED
 
 if TYPE_CHECKING:
@@ -38,7 +38,15 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
         "compute-sanitizer): a list such as code,access. The last two take seconds and need NVIDIA's tools; no status "
         "follows from any of it",
     )  # fmt: skip
+    add_effort_option(parser)
     add_place_options(parser)
+
+
+def add_effort_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--effort", choices=EFFORTS, default=DEFAULT_EFFORT,
+        help="of the clock: quick takes fewer turns, and its intervals are wider; every check stays (default: full)",
+    )  # fmt: skip
 
 
 def add_place_options(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +134,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "protocol": arguments.protocol,
         "precision": arguments.precision,
+        "effort": arguments.effort,
         "sandbox": arguments.sandbox,
         "docker": DockerSettings(
             image=arguments.image or IMAGE,

@@ -36,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--shard", metavar="K/N", help="every N-th file, from the K-th on, for N processes to share")
     parser.add_argument("--tests", type=Path, metavar="DIR", help="the tests/ of a checkout (default: this one's)")
     parser.add_argument(
-        "--quick", action="store_true", help="a short clock and tight limits: wider intervals, same checks"
+        "--quick", action="store_true", help="as --effort quick, with two pairs of runners, and tight limits"
     )
     parser.add_argument(
         "--repeats", type=int, default=1, metavar="N", help="judge each honest file N times, with new draws each time"

@@ -21,6 +21,7 @@ from typing import Any
 from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
+from .proc import descendants, open_files, pids_of, processor_ns, runs, tasks, uids
 
 REFERENCE_S = 300.0
 """Within this a trusted runner answers anything."""
@@ -53,9 +54,16 @@ class ArmError(Exception):
 
 
 class Arm:
-    """One runner; a context manager."""
+    """One runner; a context manager.
 
-    def __init__(self, zygote: Zygote, role: str, setting: Setting, uid: int | None, scratch: str) -> None:
+    A `blank` one is started while the judge goes on. It holds nothing of the problem nor of the submission until
+    `begin`, which must come before anything else is asked of it; in the meantime its uid cannot reach it (`confine`).
+    """
+
+    def __init__(
+        self, zygote: Zygote, role: str, setting: Setting, uid: int | None, scratch: str, *, blank: bool = False,
+        waiting_uid: int | None = None,
+    ) -> None:  # fmt: skip
         self.role = role
         self._zygote = zygote
         self._trusted = {str(pid) for pid in (1, os.getpid(), os.getppid(), zygote.pid)}
@@ -65,13 +73,11 @@ class Arm:
         read_end, write_end = os.pipe()
         self._printed = _Printed(read_end, setting.output_bytes)
         try:
-            started = zygote.spawn(setting.request(role, uid, scratch), theirs, write_end)
+            self._started = zygote.spawn(setting.request(role, uid, scratch, waiting_uid), theirs, write_end)
         finally:
             theirs.close()
             os.close(write_end)
-        self.pid: int = started["pid"]
-        self.isolation: Message = started["isolation"]
-        self._alone: bool = started["alone"]
+        self._blank = blank
         self._channel = Channel(ours, max_frame_bytes=MAX_RUNNER_FRAME_BYTES, spin=setting.device == "cuda")
         self._ended: tuple[int, bool] | None = None
         self._memory = cgroup.Memory()
@@ -82,17 +88,82 @@ class Arm:
         """What answers a request to build within a time, with an eye on this arm; None: the runner builds itself."""
         self.watch: Callable[[], None] = lambda: None
         """What else to look at now and then while an answer is awaited."""
+        if not blank:
+            with self._stopped_on_error():
+                self._await_start()
+                self._watch_over()
+
+    def rest(self) -> None:
+        """Waits until a blank runner is ready, and stops it. Raises ArmError: it is not fit for a turn, and gone."""
+        with self._stopped_on_error():
+            if not self._paused:
+                self._await_start()
+                self.pause()
+                self.settle()
+
+    def begin(self) -> None:
+        """A blank runner's turn. Raises ArmError: as `rest`."""
+        with self._stopped_on_error():
+            if self._paused:
+                self.expect_still()
+                self.resume()
+            else:
+                self._await_start()
+            self.ask("begin", timeout_s=self._setting.start_s)
+            self._expect_uid()
+            self._blank = False
+            self._shared_before = self._memory.shared_bytes() if self._zygote.contained else 0
+            self._watch_over()
+
+    def _await_start(self) -> None:
+        self._started.get()
+        self.receive(self._setting.start_s)
+
+    @contextlib.contextmanager
+    def _stopped_on_error(self) -> Iterator[None]:
         try:
-            self.receive(setting.start_s)
+            yield
         except BaseException:
             self.stop()
             raise
+
+    def _watch_over(self) -> None:
+        if self.role == "submission" and self._uid is not None:
+            self._zygote.watch(self._uid)
+
+    def _expect_uid(self) -> None:
+        """Every thread has the role's uid and no other, where /proc shows that: what is to be ended is found by it."""
+        if self._uid is None:
+            return
+        runner = set(descendants(self.pid)) - ({self.pid} if self._alone else set())  # of a namespace the init is ours
+        others = set().union(*map(uids, tasks(runner))) - {self._uid}
+        if others:
+            raise ArmError("malformed", f"the {self.role}'s runner is to be uid {self._uid} alone; found {others}")
+
+    @property
+    def pid(self) -> int:
+        pid: int = self._started.get()["pid"]
+        return pid
+
+    @property
+    def isolation(self) -> Message:
+        isolation: Message = self._started.get()["isolation"]
+        return isolation
+
+    @property
+    def _alone(self) -> bool:
+        alone: bool = self._started.get()["alone"]
+        return alone
 
     def __enter__(self) -> Arm:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def release(self) -> None:
+        """Lets an honest runner end by itself, while the judge goes on; `stop` must follow."""
+        self._channel.close()
 
     def stop(self) -> None:
         """Kills the runner's whole tree; no process of it is left when this returns."""
@@ -184,7 +255,7 @@ class Arm:
     def _await_still(self) -> None:
         """A thread in a long system call goes on until that returns."""
         deadline = time.monotonic() + _STILL_S
-        while any(_runs(task) for task in _tasks(self._paused)):
+        while any(runs(task) for task in tasks(self._paused)):
             if time.monotonic() > deadline:
                 raise ArmError("malformed", f"the {self.role} did not stand still within {_STILL_S:.0f} s")
             time.sleep(2e-5)
@@ -195,14 +266,14 @@ class Arm:
         A thread counts as stopped shortly before it leaves the processor, and may have to serve interrupts there first.
         """
         deadline = time.monotonic() + _STILL_S
-        self._ran_ns, before = _processor_ns(self._paused), -1
+        self._ran_ns, before = processor_ns(self._paused), -1
         while self._ran_ns != before and time.monotonic() < deadline:
             time.sleep(_SETTLED_S)
-            self._ran_ns, before = _processor_ns(self._paused), self._ran_ns
+            self._ran_ns, before = processor_ns(self._paused), self._ran_ns
 
     def expect_still(self) -> None:
         """No thread has run since `settle`: a timer or another process may continue what was stopped."""
-        ran_ns = _processor_ns(self._paused) - self._ran_ns
+        ran_ns = processor_ns(self._paused) - self._ran_ns
         if ran_ns > _STILL_NS:
             raise ArmError("malformed", f"the {self.role} ran for {ran_ns / 1e6:.3g} ms while it was stopped")
 
@@ -213,7 +284,8 @@ class Arm:
 
     def _pids(self) -> list[int]:
         """The runner's processes, orphans too where a pid namespace or a uid of its own shows them."""
-        return _descendants(self.pid) if self._alone or self._uid is None else _pids_of(self._uid, self._trusted)
+        has_uid = self._uid is not None and not self._blank
+        return pids_of(self._uid, self._trusted) if has_uid and not self._alone else descendants(self.pid)
 
     def _proportional_bytes(self) -> int | None:
         """As `resident_bytes`, a page shared by n processes counted as 1/n in each."""
@@ -258,10 +330,10 @@ class Arm:
             return max(0, self._memory.shared_bytes() - self._shared_before)
         files: dict[tuple[int, int], int] = {}
         for pid in self._pids():
-            for kept in _open_files(pid):
+            for kept in open_files(pid):
                 if stat.S_ISREG(kept.st_mode) and kept.st_nlink == 0:
                     files[kept.st_dev, kept.st_ino] = kept.st_blocks * 512
-        for kept in _open_files(os.getpid()):
+        for kept in open_files(os.getpid()):
             files.pop((kept.st_dev, kept.st_ino), None)
         return sum(files.values())
 
@@ -288,9 +360,10 @@ class Arm:
         return ArmError("died", f"the process ended by itself (exit code {status})")
 
     def _reap(self, *, grace_s: float) -> tuple[int, bool]:
-        if self._ended is None:
-            self._ended = self._zygote.reap(self.pid, self._uid, grace_s=grace_s)
-        return self._ended
+        if self._ended is None and not self._started.failed:
+            # A blank runner has no children, and its uid may be that of one that runs.
+            self._ended = self._zygote.reap(self.pid, None if self._blank else self._uid, grace_s=grace_s)
+        return self._ended or (1, False)
 
 
 class Setting:
@@ -304,7 +377,7 @@ class Setting:
         self.host_memory_bytes: int = limits["host_memory_bytes"]
         self._limits = limits
 
-    def request(self, role: str, uid: int | None, scratch: str) -> Message:
+    def request(self, role: str, uid: int | None, scratch: str, waiting_uid: int | None) -> Message:
         limits = self._limits
         address_space = None
         if self.device == "cpu":
@@ -316,7 +389,8 @@ class Setting:
             "threads": self.threads,
             "environment": _environment(scratch, self.threads),
             "rules": {
-                "uid": uid, "scratch": scratch, "processes": limits["processes"], "open_files": limits["open_files"],
+                "uid": uid, "waiting_uid": waiting_uid, "scratch": scratch,
+                "processes": limits["processes"], "open_files": limits["open_files"],
                 "file_bytes": limits["file_bytes"] if role in _UNTRUSTED else _UNLIMITED,
                 "address_space": address_space, "oom_score": 1000 if role in _UNTRUSTED else 500,
             },
@@ -329,7 +403,7 @@ def _environment(scratch: str, threads: int) -> dict[str, str]:
         "HOME": "", "TMPDIR": "", "XDG_CACHE_HOME": "cache", "TORCH_EXTENSIONS_DIR": "extensions",
         "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "CUDA_CACHE_PATH": "cuda-cache",
         "CUPY_CACHE_DIR": "cupy", "NUMBA_CACHE_DIR": "numba", "MPLCONFIGDIR": "matplotlib",
-        "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps",
+        "CUDA_MPS_PIPE_DIRECTORY": "no-mps", "CUDA_MPS_LOG_DIRECTORY": "no-mps", "TRITON_HOME": "",
     }  # fmt: skip
     return {name: os.path.join(scratch, folder).rstrip("/") for name, folder in folders.items()} | {
         "USER": "kbenv",  # whoever asks for a name: the uid has none
@@ -349,68 +423,6 @@ def _error_from(error: Any, role: str) -> ArmError:
     plain = kind in ("shape", "dtype") or name == "NoModelError"
     message = error["message"] if plain else f"{name}: {error['message']}"
     return ArmError(kind, message[:600], error["detail"][:32768] or None)
-
-
-def _pids_of(uid: int | None, trusted: set[str]) -> list[int]:
-    """Of all processes but those that are known."""
-    pids = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and name not in trusted:
-            with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{name}").st_uid == uid or _real_uid(name) == uid:
-                    pids.append(int(name))
-    return pids
-
-
-def _real_uid(pid: str) -> int | None:
-    """From /proc/PID/status: the folder itself belongs to root while the process is not dumpable."""
-    with open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith("Uid:"):
-                return int(line.split()[1])
-    return None
-
-
-def _tasks(pids: set[int]) -> Iterator[str]:
-    """The /proc folders of all threads."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            yield from [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
-
-
-def _runs(task: str) -> bool:
-    """Whether a thread is neither stopped nor gone."""
-    with contextlib.suppress(OSError), open(f"{task}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] not in "TtZX"
-    return False
-
-
-def _open_files(pid: int) -> Iterator[os.stat_result]:
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                yield os.stat(f"/proc/{pid}/fd/{name}")
-
-
-def _processor_ns(pids: set[int]) -> int:
-    """Processor time of all threads so far; 0 where the kernel does not count it."""
-    total = 0
-    for task in _tasks(pids):
-        with contextlib.suppress(OSError, ValueError, IndexError), open(f"{task}/schedstat") as file:
-            total += int(file.read().split()[0])
-    return total
-
-
-def _descendants(pid: int) -> list[int]:
-    found, queue = [], [pid]
-    while queue:
-        current = queue.pop()
-        found.append(current)
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{current}/task"):
-                with contextlib.suppress(OSError), open(f"/proc/{current}/task/{task}/children") as file:
-                    queue += [int(child) for child in file.read().split()]
-    return found
 
 
 class _Printed:

@@ -48,6 +48,8 @@ _LEAST_CALLS = 12
 class Audit(Job):
     """The audit of `spec`'s problem; runs once. `limits.job_s` ends it early: what was left out is in `skipped`."""
 
+    at_start = ("reference", "null")
+
     def __init__(
         self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
     ) -> None:

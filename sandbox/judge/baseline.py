@@ -21,6 +21,8 @@ _COMPILED = "compiled"
 class Baseline(Job):
     """The baselines of `spec`'s problem; runs once. `spec["variants"]` names those that are wanted."""
 
+    at_start = ("reference", "null")
+
     def __init__(
         self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
     ) -> None:

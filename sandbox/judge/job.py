@@ -1,7 +1,7 @@
 """One job: from a problem and a submission to what was established. The order of the stages is the defence.
 
-The reference is loaded, drawn from and timed before the submission's process exists. Every call of the submission, in a
-check or on the clock, takes the same path, over inputs it has not seen, and every output is compared.
+The reference is loaded, drawn from and timed before any process has read the submission. Every call of the submission,
+in a check or on the clock, takes the same path, over inputs it has not seen, and every output is compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..layout import Arena, Layout, leaf_from_json
+from ..layout import Layout, leaf_from_json
 from ..wire import Message
 from ..zygote import Zygote
 from .arm import REFERENCE_S, Arm, ArmError, Setting
@@ -33,17 +33,25 @@ from .plausibility import Rates, find_floor, take_rates
 from .probe import perturb
 from .provenance import trace_submission
 from .seeds import Seeds
-from .slots import Signature, Slots, Store, copy_slots
+from .slots import Signature, Slots, Store, copy_slots, scale_slots
+from .spares import Spares
 from .timing import BASELINE, measure, measure_alone
 from .truth import Truth
 from .variant import measure_compiled
 
 _ROLES = ("reference", "submission", "null", BASELINE)
-_BUILDER = "builder"
+_BUILDER, _WAITING = "builder", "waiting"
 
 
 class Job:
-    """Runs once. `uids` has one per role and one for builders, or None without root: then nothing is built outside."""
+    """Runs once.
+
+    `uids` has one per role, one for builders and one for blank runners, or is None without root: then nothing is built
+    outside.
+    """
+
+    at_start: Sequence[str] = ("reference", "null", "submission")
+    """Roles whose first runners are started together when the job begins."""
 
     def __init__(
         self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None],
@@ -61,15 +69,18 @@ class Job:
         self.left: str | None = None
         """What of this job could not be removed; no other job may follow it here."""
         self._zygote = zygote
-        self._uids = dict(zip((*_ROLES, _BUILDER), uids or (None,) * (len(_ROLES) + 1), strict=True))
+        names = (*_ROLES, _BUILDER, _WAITING)
+        self._uids = dict(zip(names, uids or (None,) * len(names), strict=True))
         self._builds: Builds | None = None
         if artifacts is not None and uids is not None:
             limits = self.protocol["limits"]
-            self._builds = Builds(zygote, artifacts, limits, uids[-1], on_left=partial(setattr, self, "left"))
+            uid = uids[names.index(_BUILDER)]
+            self._builds = Builds(zygote, artifacts, limits, uid, on_left=partial(setattr, self, "left"))
         self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
         self._scratch: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
         self._arms: dict[str, Arm] = {}
+        self.spares = Spares(self._start_blank, self.flags)
         self._deadline: float = time.monotonic() + self.protocol["limits"]["job_s"]
         self._hidden_began = False
         self._printed: str | None = None
@@ -125,6 +136,9 @@ class Job:
             except DoesNotFitError as e:
                 raise InfrastructureFault("memory", str(e)) from e
             self.keep_printed()
+            ending = time.perf_counter()
+            self._release_all()
+        self.seconds["end"] = round(time.perf_counter() - ending, 4)
         return outcome | self.result | {
             "checks": self.checks, "flags": self.flags, "seconds": self.seconds, "output": self._printed,
             "isolation": self._isolation, "seeds": self.seeds.to_json(),
@@ -153,6 +167,7 @@ class Job:
             limit = self.protocol["limits"]["scratch_bytes"]
             self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
             self._stack.callback(self._wipe_scratch, role)  # after the arms, which come later, have stopped
+        self.spares.add(*self.at_start)
         with self.reference_faults():
             self.recreate_reference()
             reference = self._arms["reference"]
@@ -167,6 +182,7 @@ class Job:
             if not leaves["outputs"]:
                 raise InfrastructureFault("reference", "the reference's output holds no tensor")
             self.forward_ms: float = max(facts["forward_ms"], 1e-3)
+            self.spares.rest()
             self.plan = self._make_plan(facts)
             self.store = Store(self.device, self.signature, self.plan)
             limits = self.protocol["limits"]
@@ -187,7 +203,9 @@ class Job:
 
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
-        self.stop_arm("reference")
+        old = self._retire("reference")
+        if old is not None and not self.spares.has("reference"):  # memory may be short
+            old.stop()
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
@@ -201,6 +219,16 @@ class Job:
             self._weights = self._stack.enter_context(os.fdopen(os.memfd_create("kbenv-weights"), "r+b"))
             os.fchmod(self._weights.fileno(), 0o600)
             reference.ask("write_state", timeout_s=REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
+        if old is not None:
+            old.stop()
+
+    def recreate_pair(self) -> None:
+        """New processes for reference and submission, for timing; the old ones are gone."""
+        for role in ("submission", "reference"):
+            self._arms[role].release()  # they end while the next reference is made ready
+        with self.reference_faults():
+            self.recreate_reference()
+        self.recreate_submission("timing")
 
     def redraw(self, known: list[Message] | None) -> Message | None:
         return {"secret": self.seeds.redraw, "known": known} if self.protocol["redraw_parameters"] else None
@@ -243,19 +271,41 @@ class Job:
     # -- arms ---------------------------------------------------------------------------------------------------------
 
     def start_arm(self, role: str) -> Arm:
-        arm = self.open_arm(role)
-        self._arms[role] = self._stack.enter_context(arm)
+        """A runner, blank before or new."""
+        arm = self._arms[role] = self.spares.take(role) or self._start(role)
         return arm
 
-    def open_arm(self, role: str) -> Arm:
+    def _start_blank(self, role: str) -> Arm:
+        return self._start(role, blank=True, waiting_uid=self._uids[_WAITING])
+
+    def _start(self, role: str, **how: Any) -> Arm:
+        return self._stack.enter_context(self.open_arm(role, **how))
+
+    def open_arm(self, role: str, **how: Any) -> Arm:
         """A runner that is the caller's to stop."""
-        return Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role])
+        return Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role], **how)
+
+    def _add_spares(self) -> None:
+        """For the pairs of runners to come, as many as the device's memory takes beside the plan."""
+        pairs = self.protocol["timing"]["runner_pairs"] - 1
+        room = self.plan.room_for_contexts if self.device == "cuda" else 2 * pairs
+        self.spares.add(*(["reference", "submission"] * pairs)[:room])
 
     def stop_arm(self, role: str) -> None:
+        if (arm := self._retire(role)) is not None:
+            arm.stop()
+
+    def _retire(self, role: str) -> Arm | None:
         arm = self._arms.pop(role, None)
         if arm is not None:
             (self.trusted if role != "submission" else self.lent).forget(arm)
-            arm.stop()
+        return arm
+
+    def _release_all(self) -> None:
+        """They end at the same time; each is then waited for."""
+        for arm in self._arms.values():
+            arm.release()
+        self.spares.release()
 
     def arm(self, role: str) -> Arm:
         return self._arms[role]
@@ -365,7 +415,7 @@ class Job:
             copy_slots(self.trusted.inputs, self.store.masters, first, calls)
             self.synchronize()
         if factor != 1.0:
-            _scale(self.store.masters, first, calls, factor)
+            scale_slots(self.store.masters, first, calls, factor)
         if change is not None:
             change()
         self.call_reference("reference_correctness", first=first, calls=calls)
@@ -416,8 +466,12 @@ class Job:
     # -- what was found -----------------------------------------------------------------------------------------------
 
     def begin_hidden(self) -> None:
-        """From now on nothing that the submission says is shown, and nothing is built that was not before."""
+        """From now on nothing that the submission says is shown, and nothing is built that was not before.
+
+        Most of what is wrong has been found out: now it pays to start the runners that timing will want.
+        """
         self._hidden_began = True
+        self._add_spares()
         if self._builds is not None:
             self._builds.close()
 
@@ -442,13 +496,6 @@ class Job:
     def synchronize(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
-
-
-def _scale(masters: Arena, first: int, calls: int, factor: float) -> None:
-    for slot in range(first, first + calls):
-        for index, leaf in enumerate(masters.layout.leaves):
-            if leaf.torch_dtype.is_floating_point:
-                masters.flat_leaf(slot, index).mul_(factor)
 
 
 def _short(value: Any) -> Any:

@@ -27,10 +27,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_ROLES = 5
-_UID_FIRST, _UID_SETS = 60100, 1000
+_UIDS = 6
+"""Of a job: see `job.Job`."""
+_UID_FIRST, _UID_SETS = 60100, 900
 """Uids of jobs: below 65536, which is all that a user-namespaced container maps, and in no range of useradd's."""
-_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 10000
+_CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 9000
 """In a container each job has uids of its own, from a random place: the kernel counts processes per uid, and another
 container's must not count here."""
 _BUILDS_BYTES, _CONTAINER_BUILDS_BYTES = 8 << 30, 3 << 29
@@ -217,8 +218,8 @@ def _uids(*, contained: bool) -> Iterator[Iterator[Sequence[int] | None]]:
 def _container_uids() -> Iterator[Sequence[int]]:
     index = secrets.randbelow(_CONTAINER_UID_SETS)
     while True:
-        first = _CONTAINER_UID_FIRST + index * _ROLES
-        yield range(first, first + _ROLES)
+        first = _CONTAINER_UID_FIRST + index * _UIDS
+        yield range(first, first + _UIDS)
         index = (index + 1) % _CONTAINER_UID_SETS
 
 
@@ -235,9 +236,9 @@ def _claimed_uids() -> Iterator[Sequence[int]]:
         except BlockingIOError:
             os.close(lock)
             continue
-        first = _UID_FIRST + index * _ROLES
+        first = _UID_FIRST + index * _UIDS
         try:
-            yield range(first, first + _ROLES)
+            yield range(first, first + _UIDS)
         finally:
             os.close(lock)
         return

@@ -46,6 +46,7 @@ def measure_memory(job: Job) -> None:
     """Leaves `memory` in the job's result where the protocol asks for it and the machine shows it."""
     if not job.protocol["memory"]:
         return
+    job.spares.stop()  # what the device gets back is to be one runner's
     with job.reference_faults():
         reference = peak(job, "reference", job.trusted, REFERENCE_S)
     with job.submission_faults("memory"):

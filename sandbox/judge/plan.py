@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 CONTEXT_BYTES = 700 << 20
-"""A CUDA context with PyTorch's libraries, at most (0.5 GB measured on an H200). Two are still to come when the plan is
-made: the submission's and the null runner's."""
+"""A CUDA context with PyTorch's libraries, at most (0.5 GB measured on an H200). One may still come when the plan is
+made: that of a variant, or of a runner whose predecessor is not quite gone."""
 _CHUNK_BYTES = 1 << 30
 _LONGEST_ROTATION_MS = 100.0
 """Slots are not added for a cold L2 cache beyond this much work: a call this long hardly feels its cache."""
@@ -35,6 +35,8 @@ class Plan:
     l2_cold: bool
     need_bytes: int
     have_bytes: int
+    room_for_contexts: int
+    """How many processes may hold a CUDA context beside what the plan needs."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
         DoesNotFitError: one slot does not fit even exclusively.
     """
     per_slot = 3 * demand.input_bytes + 5 * demand.output_bytes
-    contexts = 2 * CONTEXT_BYTES if demand.device == "cuda" else 0
-    shared_need = 2 * demand.work_bytes + contexts + _CHUNK_BYTES
+    context = CONTEXT_BYTES if demand.device == "cuda" else 0
+    shared_need = 2 * demand.work_bytes + context + _CHUNK_BYTES
     room = int(demand.free_bytes * 0.95) - shared_need
     both = demand.input_bytes + demand.output_bytes
     calls = math.ceil(target_turn_ms / demand.forward_ms)
@@ -68,8 +70,11 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
     slots = min(wanted, max_slots, max(1, int(_TURN_SHARE * demand.free_bytes) // per_slot), room // per_slot)
     cold = slots >= 1 and demand.l2_bytes > 0 and slots * both >= cold_l2_multiple * demand.l2_bytes
     if slots >= 1:
-        return Plan(slots, min(slots, calls), False, cold, shared_need + slots * per_slot, demand.free_bytes)
-    need = both + demand.work_bytes + demand.weight_bytes + contexts + _CHUNK_BYTES
+        need = shared_need + slots * per_slot
+        # A runner that is being replaced holds its memory for a while beside its successor's.
+        left = room - slots * per_slot - demand.work_bytes
+        return Plan(slots, min(slots, calls), False, cold, need, demand.free_bytes, max(0, left) // CONTEXT_BYTES)
+    need = both + demand.work_bytes + demand.weight_bytes + context + _CHUNK_BYTES
     if need > demand.free_bytes or demand.device == "cpu":
         raise DoesNotFitError(
             f"one slot needs {need / 2**30:.2f} GiB of {demand.device} memory (inputs "
@@ -78,4 +83,4 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
             "a smaller problem"
         )
     cold = demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes
-    return Plan(1, 1, True, cold, need, demand.free_bytes)
+    return Plan(1, 1, True, cold, need, demand.free_bytes, 0)

@@ -217,7 +217,7 @@ def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
             PROBES[name](x, torch.Generator(x.device).manual_seed(derive(seed, name, index)))
             touched = True
         return touched
-    for index, (x, form) in enumerate(_drawn(masters, slot)):
+    for index, (_, x, form) in enumerate(_drawn(masters, slot)):
         if form.sparse and name in _FILLING:
             continue
         if x.dim() < _LEAST_AXES.get(name, 0):
@@ -235,25 +235,34 @@ def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
 
 
 def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -> None:
-    """Changes a few elements and a slice or two of each slot, in the ways that `tolerated` names."""
-    for slot in slots:
-        for index, (x, form) in enumerate(_drawn(masters, slot)):
-            generator = torch.Generator(x.device).manual_seed(derive(seed, "perturb", slot, index))
-            if x.numel() < 2:
-                continue
-            # From a few to one in a thousand: a test of a sample cannot be tuned to what it would see.
-            most = max(1.0, _SPARSE * x.numel() / 2)
-            count = round(2 * most ** float(torch.rand(1, generator=generator, device=x.device)))
-            for name in tolerated:
-                if name in ("rows", "columns") and x.dim() > (name == "columns"):
-                    axis = 0 if name == "rows" else x.dim() - 1
-                    at = int(torch.randint(x.shape[axis], (1,), generator=generator, device=x.device))
-                    x.select(axis, at).mul_(_factor(generator, x.device))
-                elif name in ("signs", "outliers"):
-                    chosen = [torch.randint(size, (count,), generator=generator, device=x.device) for size in x.shape]
-                    values = x[tuple(chosen)]
-                    x[tuple(chosen)] = -values if name == "signs" else values * _factor(generator, x.device)
-            form.restore(x)
+    """Changes a few elements and a slice or two of each slot, in the ways that `tolerated` names.
+
+    All slots at once, and nothing is asked of the device meanwhile: a turn of a short kernel has two hundred slots.
+    Which tensors are changed the first slot tells, since all are drawn by the same code.
+    """
+    for index, drawn, form in _drawn(masters, slots[0]):
+        if drawn.numel() < 2:
+            continue
+        x, key = masters.stack(index, slots[0], len(slots)), derive(seed, "perturb", slots[0], index)
+        numbers, places = torch.Generator().manual_seed(key), torch.Generator(x.device).manual_seed(key)
+        # From a few to one in a thousand: a test of a sample cannot be tuned to what it would see.
+        most = max(1.0, _SPARSE * drawn.numel() / 2)
+        counts = (2 * most ** torch.rand(len(x), generator=numbers)).round().long()
+        which = torch.arange(len(x)).repeat_interleave(counts).to(x.device)
+        for name in tolerated:
+            factors = torch.exp2(torch.rand(len(x), generator=numbers) * 4 - 1)
+            if name in ("rows", "columns") and drawn.dim() > (name == "columns"):
+                axis = 0 if name == "rows" else drawn.dim() - 1
+                at = torch.randint(drawn.shape[axis], (len(x),), generator=numbers)
+                for one, place, factor in zip(x, at.tolist(), factors.tolist(), strict=True):
+                    one.select(axis, place).mul_(factor)
+            elif name in ("signs", "outliers"):
+                chosen = [torch.randint(n, which.shape, generator=places, device=x.device) for n in drawn.shape]
+                values = x[which, *chosen]
+                x[which, *chosen] = -values if name == "signs" else values * factors.to(values)[which]
+        if form.symmetric:
+            for one in x:
+                form.restore(one)
 
 
 def jitter(masters: Arena, slots: range, seed: int) -> None:
@@ -275,10 +284,6 @@ def jitter(masters: Arena, slots: range, seed: int) -> None:
                     bits ^= flip * (((bits & all_but_last) != 0) & torch.isfinite(part))  # zero stays, and infinity
 
 
-def _factor(generator: torch.Generator, device: torch.device) -> float:
-    return float(torch.exp2(torch.rand(1, generator=generator, device=device) * 4 - 1))
-
-
 @dataclass(frozen=True)
 class _Form:
     """What a tensor promises beyond its shape, which honest code may rely on.
@@ -297,8 +302,8 @@ class _Form:
             x.copy_(torch.triu(x) + torch.triu(x, 1).mT)
 
 
-def _drawn(masters: Arena, slot: int) -> list[tuple[torch.Tensor, _Form]]:
-    """The slot's floating tensors that look drawn from a continuum, element by element.
+def _drawn(masters: Arena, slot: int) -> list[tuple[int, torch.Tensor, _Form]]:
+    """The slot's floating tensors that look drawn from a continuum, element by element, and which leaves they are.
 
     Not those of few values or whole numbers (masks, labels), of one element (settings), sorted along the last axis, or
     of rows that sum to 1.
@@ -317,7 +322,7 @@ def _drawn(masters: Arena, slot: int) -> list[tuple[torch.Tensor, _Form]]:
             shares = ((rows.sum(dim=-1) - 1).abs() < 1e-3).all() & (rows >= 0).all()
             if bool(ordered | shares):
                 continue
-        found.append((x, _Form(_is_symmetric(x), float((sample == 0).double().mean()) > 0.01)))
+        found.append((index, x, _Form(_is_symmetric(x), float((sample == 0).double().mean()) > 0.01)))
     return found
 
 

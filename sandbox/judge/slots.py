@@ -148,3 +148,11 @@ def copy_slots(source: Arena, target: Arena, first: int, count: int) -> None:
     size = source.layout.slot_bytes
     part = slice(first * size, (first + count) * size)
     target.flat[part].copy_(source.flat[part], non_blocking=True)
+
+
+def scale_slots(masters: Arena, first: int, count: int, factor: float) -> None:
+    """Floating leaves of `count` slots times `factor`."""
+    for slot in range(first, first + count):
+        for index, leaf in enumerate(masters.layout.leaves):
+            if leaf.torch_dtype.is_floating_point:
+                masters.flat_leaf(slot, index).mul_(factor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 _T_QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 """Student's t, 97.5%, by degrees of freedom (any statistical table)."""
 _NORMAL_QUANTILE = 1.960
+_PARTS = 3
 
 
 MEDIAN_OF_PAIRS = "median-of-pairs"
@@ -29,20 +31,29 @@ def centre(values: Sequence[float], statistic: str) -> float:
 
 
 def bootstrap_ratio(
-    pairs: Sequence[Sequence[tuple[float, float]]], statistic: str, resamples: int, confidence: float, seed: int
-) -> Ratio:
+    pairs: Sequence[Sequence[tuple[float, float]]], statistic: str, resamples: int, confidence: float, seed: int,
+    pair_spread: float = 0.0,
+) -> Ratio:  # fmt: skip
     """reference over submission, with a block-bootstrap interval.
 
     Args:
         pairs: per pair of runners, its turns' (reference, submission) latencies. Pairs are the blocks: two processes of
             the same code differ steadily by a percent or two (where their memory lies), so turns of one pair are no
             independent sample. Pairs are resampled, then turns within each.
+        pair_spread: standard deviation of the logarithm of what different pairs show. One pair alone cannot show it:
+            it is added to the distances of its interval, as independent errors add (in quadrature).
         statistic: "mean" or "median" of each side, then their ratio; MEDIAN_OF_PAIRS: of the turns' own ratios.
 
+    One pair alone is cut into a few parts of neighbouring turns, which are alike where a machine drifts.
+
     The percentile interval of so few blocks is too narrow; its distances from the value are widened by
-    t(n-1)/z * sqrt(n/(n-1)), the small-sample correction for n blocks (n turns when there is but one pair).
+    t(n-1)/z * sqrt(n/(n-1)), the small-sample correction for n blocks.
     """
     turns = [turn for pair in pairs for turn in pair]
+    unseen = 0.0
+    if len(pairs) == 1:
+        unseen = _NORMAL_QUANTILE * pair_spread
+        pairs = _parts(turns)
     value = _ratio(turns, statistic)
     generator = random.Random(seed)
     logs = []
@@ -52,16 +63,20 @@ def bootstrap_ratio(
     logs.sort()
     tail = (1 - confidence) / 2
     low, high = logs[int(tail * resamples)], logs[min(resamples - 1, int((1 - tail) * resamples))]
-    blocks = len(pairs) if len(pairs) > 1 else len(turns)
+    blocks = len(pairs)
     widening = 1.0
     if blocks > 1:
         widening = _t_quantile(blocks - 1) / _NORMAL_QUANTILE * math.sqrt(blocks / (blocks - 1))
     middle = math.log(value)
-    return Ratio(
-        value,
-        math.exp(middle + widening * min(0.0, low - middle)),
-        math.exp(middle + widening * max(0.0, high - middle)),
-    )
+    below, above = (math.hypot(widening * max(0.0, distance), unseen) for distance in (middle - low, high - middle))
+    return Ratio(value, math.exp(middle - below), math.exp(middle + above))
+
+
+def _parts(turns: Sequence[tuple[float, float]]) -> list[Sequence[tuple[float, float]]]:
+    """At most `_PARTS` of about equal length, in the order of time."""
+    parts = min(_PARTS, len(turns))
+    ends = [len(turns) * part // parts for part in range(parts + 1)]
+    return [turns[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def _t_quantile(freedom: int) -> float:

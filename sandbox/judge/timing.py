@@ -161,7 +161,7 @@ class Timer:
         return series
 
     def alone(self) -> list[float]:
-        """The reference's latencies before the submission's process exists."""
+        """The reference's latencies before any process has read the submission."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
         for _ in range(self.turns()):
@@ -205,9 +205,7 @@ class Timer:
         while len(timed) < wanted:
             if timed or opened:
                 started = time.monotonic()
-                with self.job.reference_faults():
-                    self.job.recreate_reference()
-                self.job.recreate_submission("timing")
+                self.job.recreate_pair()
                 if time.monotonic() - started > self.rule["slow_pair_s"]:
                     wanted = min(wanted, self.rule["slow_runner_pairs"])
             before = (self.calls, self.gated)
@@ -255,6 +253,7 @@ def measure(job: Job) -> None:
     timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / beyond_overhead_ms)))
     statistic = timer.statistic
     events: dict[str, list[float]] = {}
+    job.spares.rest()
     timed, opened = timer.pairs(events)
 
     if job.device == "cuda":
@@ -272,7 +271,8 @@ def measure(job: Job) -> None:
         for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
     ]
     of_ratio = MEDIAN_OF_PAIRS if rule["ratio"] == MEDIAN_OF_PAIRS else statistic
-    ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], seed=len(blocks))
+    pair_spread = rule["pair_spread" if job.device == "cuda" else "cpu_pair_spread"]
+    ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(blocks), pair_spread)
     scale = 1.0
 
     single = None

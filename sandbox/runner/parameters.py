@@ -60,6 +60,17 @@ class Perturbation:
             self._parameter.copy_(self._kept)
 
 
+def seed_generators(seed: int, device: str) -> None:
+    """Those of the CPU and of the device, as `torch.manual_seed` does.
+
+    That one also notes down, with a traceback, what it would do on kinds of devices that are not in use: 0.2 ms each
+    time, which two hundred draws a turn feel.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device == "cuda":
+        torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
+
+
 def generator_state(device: str) -> torch.Tensor:
     """Of every generator that forward could draw from without being given one."""
     states = [torch.get_rng_state()]

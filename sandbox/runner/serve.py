@@ -11,10 +11,8 @@ import contextlib
 import ctypes
 import gc
 import os
-import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,38 +20,38 @@ from typing import Any
 import torch
 
 from ..buffers import Mapping, create_mapping, wait_for_value
+from ..confine import begin
 from ..layout import Arena, Layout, UnsupportedError, flatten, flatten_output, leaf_from_json, leaf_of, unflatten
 from ..wire import Channel, ClosedError, Message
 from . import model as models
 from .compiler import Compiler
 from .cost import count_cost
+from .error import Mismatch, describe_error
 from .extension import Extensions
-from .parameters import Perturbation, describe_tensors, generator_state
+from .parameters import Perturbation, describe_tensors, generator_state, seed_generators
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .rounded import RoundedOperators
 from .tool import Tools
 from .trace import trace
 from .truncated import TruncatedProducts
 
-_DETAIL_BYTES = 12 << 10
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _SHORT_MS, _SHORT_CALLS = 2.0, 20
-
-
-class Mismatch(Exception):
-    """An output of another structure, shape or dtype than the reference's."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 def serve(channel: Channel, request: Message) -> None:
     """Answers until the other end closes. `request`: role, device, threads."""
     torch.set_num_threads(request["threads"])
+    role = request["role"]
     if request["device"] == "cpu":
         _keep_freed_memory()
-    role = request["role"]
+    else:  # builders run for the CPU
+        try:
+            torch.zeros(1, device="cuda")  # makes the context: the longest part of a runner's start
+            torch.cuda.empty_cache()
+        except RuntimeError as e:
+            channel.send({"error": describe_error(e)})
+            return
     runner: Any = Compiler() if role == "builder" else Runner(channel, request["device"], role)
     if role == "submission":
         Extensions(channel).install()
@@ -157,6 +155,11 @@ class Runner(Tools):
         os.close(descriptors[0])
         return {"weights": weights}
 
+    def do_begin(self, _: Message, __: list[int]) -> Message:
+        """The turn of a runner that waited has come: see `confine.begin`."""
+        begin()
+        return {}
+
     def do_tf32(self, message: Message, _: list[int]) -> Message:
         return {"tf32": models.set_tf32(message["tf32"])}
 
@@ -256,7 +259,7 @@ class Runner(Tools):
         return {}
 
     def _draw(self, seed: int, *, on_device: bool) -> Any:
-        torch.manual_seed(seed)
+        seed_generators(seed, self._device)
         with torch.no_grad():
             if on_device:
                 with torch.device(self._device):
@@ -480,62 +483,3 @@ def _shape_of(tree: Message) -> Any:
 
 def _words(tree: Message) -> str:
     return str(_shape_of(tree))[:200]
-
-
-def describe_error(error: BaseException) -> Message:
-    """What went wrong, in a form that the judge reads as text and as one of a few kinds."""
-    text = str(error)
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    kind, fatal = "runtime", False
-    lowered = text.lower()
-    if isinstance(error, Mismatch):
-        kind = error.kind
-    elif isinstance(error, models.NoModelError | SyntaxError):
-        kind = "load"
-    elif any(_is_compile_error(link) for link in chain):
-        kind = "compile"
-    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in lowered:
-        kind = "memory"
-    elif any(words in lowered for words in ("illegal memory access", "misaligned address", "illegal address")):
-        kind, fatal = "access", True
-    elif type(error).__name__ == "AcceleratorError" or "unspecified launch failure" in lowered:
-        kind, fatal = "access" if "launch failure" in lowered else "runtime", True
-    detail = "" if isinstance(error, Mismatch | models.NoModelError) else "".join(traceback.format_exception(error))
-    for link in chain:
-        if isinstance(link, subprocess.CalledProcessError):
-            for stream in (link.stderr, link.stdout):
-                if stream:
-                    detail += "\n" + (stream if isinstance(stream, str) else stream.decode(errors="replace"))
-    return {
-        "kind": kind, "fatal": fatal, "type": type(error).__name__,
-        "message": text.strip().split("\n")[0][:500] or type(error).__name__, "detail": _bounded(detail),
-    }  # fmt: skip
-
-
-def _is_compile_error(error: BaseException) -> bool:
-    name, module = type(error).__name__, type(error).__module__
-    return (
-        "Error building extension" in str(error)
-        or module.startswith(("triton.compiler", "triton.runtime.errors"))
-        or name in ("CompilationError", "CompileError", "CompileException", "NVRTCError")
-        or (isinstance(error, subprocess.CalledProcessError) and _is_compiler(error.cmd))
-        or "NVRTC" in str(error)
-    )
-
-
-def _is_compiler(command: Any) -> bool:
-    words = command.split() if isinstance(command, str) else [str(word) for word in command or [""]]
-    return os.path.basename(words[0] if words else "") in {
-        "cc", "c++", "gcc", "g++", "clang", "clang++", "nvcc", "ninja", "make", "c99", "icx", "hipcc",
-    }  # fmt: skip
-
-
-def _bounded(text: str) -> str:
-    if len(text) <= _DETAIL_BYTES:
-        return text
-    half = _DETAIL_BYTES // 2
-    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

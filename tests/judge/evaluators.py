@@ -22,7 +22,7 @@ GetEvaluator = Callable[..., Evaluator]
 
 
 def make_protocol(rules: str, device: str = "cpu") -> Protocol:
-    """A protocol in full ("verified"), with a short clock ("verified brisk"), or with tight limits too ("... tight").
+    """A protocol in full ("verified"), at quick effort ("verified brisk"), or with tight limits too ("... tight").
 
     Nothing that decides about correctness differs. `hardened` does not ask for a custom kernel here.
     """
@@ -30,7 +30,7 @@ def make_protocol(rules: str, device: str = "cpu") -> Protocol:
     protocol = get_protocol(name, require_custom_kernel=False)
     if how == "tight":
         return quick(protocol, device)
-    return protocol.with_short_clock() if how == "brisk" else protocol
+    return protocol.with_effort("quick" if how == "brisk" else "full")
 
 
 @pytest.fixture(scope="session")

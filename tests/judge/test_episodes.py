@@ -92,7 +92,7 @@ STEPS = ["WRONG_VALUE", "COMPILE_ERROR", "WRONG_HIDDEN", "PASSED", "PASSED"]
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
 def evaluator(request: pytest.FixtureRequest) -> Iterator[Evaluator]:
     """Judges each source once for all agents."""
-    protocol = get_protocol("verified").with_short_clock()
+    protocol = get_protocol("verified").with_effort("quick")
     with Evaluator(protocol=protocol, device=request.param, sandbox="process", cache=True) as evaluator:
         yield evaluator
 

@@ -69,8 +69,8 @@ NOT_WHEN_TIMED = PACKED.replace(
 
 @pytest.fixture(scope="module")
 def hardened():
-    """With a short clock, and without the rule that a kernel is custom."""
-    protocol = get_protocol("hardened", require_custom_kernel=False).with_short_clock()
+    """At quick effort, and without the rule that a kernel is custom."""
+    protocol = get_protocol("hardened", require_custom_kernel=False).with_effort("quick")
     with Evaluator(protocol=protocol, device="cpu", sandbox="process") as evaluator:
         yield evaluator
 

@@ -220,3 +220,27 @@ def test_what_a_submission_prints_before_it_fails_is_kept_without_a_flush(get_ev
     verdict = get_evaluator("verified tight").evaluate(RELU, source)
     assert verdict.status is Status.RUNTIME_ERROR
     assert "rows:" in (verdict.output or "")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def test_the_runners_of_the_second_pair_were_blank_until_their_turn(get_evaluator, device):
+    verdict = get_evaluator("verified tight", device).evaluate(HONEST.problem, HONEST.source)
+    assert verdict.credited, verdict.message
+    assert verdict.measurement is not None
+    assert verdict.measurement.runner_pairs == 2
+    assert [flag for flag in verdict.flags if "blank" in flag] == []
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def test_what_the_first_process_set_is_not_set_in_the_second(get_evaluator, device):
+    """Every process of a submission begins without anything of the one before it, blank as it waited beside it."""
+    mark = """import builtins, os
+if hasattr(builtins, "seen_before") or "SEEN_BEFORE" in os.environ:
+    raise RuntimeError("a process of before")
+builtins.seen_before = True
+os.environ["SEEN_BEFORE"] = "1"
+"""
+    source = HONEST.source.replace("import torch\n", f"import torch\n{mark}", 1)
+    assert mark in source
+    verdict = get_evaluator("verified tight", device).evaluate(HONEST.problem, source)
+    assert verdict.credited, verdict.message
