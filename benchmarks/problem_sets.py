@@ -288,8 +288,7 @@ def _state_of(error: BaseException) -> str:
 
 def precision_of(problem: Problem) -> str:
     """The one that the set fixes, else fp32."""
-    dtype = next((case.dtype for case in problem.cases if case.name == problem.case), None)
-    return dtype or problem.contract.dtype or "fp32"
+    return problem.own_precision or "fp32"
 
 
 def judge(problems: list[Problem], found: Found) -> None:

@@ -31,7 +31,7 @@ class Job:
         return {
             "problem": {
                 "id": self.problem.id,
-                "source": self.problem.source_for(self.device),
+                "source": self.problem.source_judged(self.device),
                 "dropped": dict(self.problem.dropped),
             },
             "source": self.source,

@@ -31,6 +31,7 @@ from .extension import Extensions
 from .parameters import Perturbation, describe_tensors, generator_state
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .rounded import RoundedOperators
+from .switch import WRITES, Written, dtype_of
 from .trace import trace
 from .truncated import TruncatedProducts
 
@@ -100,7 +101,8 @@ class Runner:
         self._role = role
         self._problem: Any = None
         self._model: Callable[..., Any] | None = None
-        self._precision = torch.float32
+        self._dtype: torch.dtype | None = torch.float32
+        self._written = Written()
         self._exact_model: Any = None
         self._mappings: dict[str, Mapping] = {}
         self._fill: list[torch.Tensor] = []
@@ -119,8 +121,9 @@ class Runner:
     def do_load(self, message: Message, _: list[int]) -> Message:
         """Executes the problem's source (for its `get_init_inputs`) and builds the model."""
         flags = models.set_tf32(message["tf32"])
-        self._precision = models.DTYPES[message["precision"]]
         self._problem = models.load_module("problem", message["problem"])
+        self._dtype = dtype_of(self._problem, models.DTYPES[message["precision"]])
+        self._written = Written(getattr(self._problem, WRITES, ()))
         module = self._problem if message["source"] is None else models.load_module("submission", message["source"])
         wanted = message["redraw"]
         redraw = None
@@ -218,7 +221,7 @@ class Runner:
         torch.set_default_dtype(torch.float64)  # what forward makes without a dtype
         try:
             with torch.no_grad():
-                outputs = self._exact_model(**inputs) if isinstance(inputs, dict) else self._exact_model(*inputs)
+                outputs = self._apply(inputs, self._exact_model)
             tree, tensors = flatten_output(outputs, self._device)
         finally:
             torch.set_default_dtype(before)
@@ -262,7 +265,7 @@ class Runner:
                     inputs = self._problem.get_inputs()
             else:
                 inputs = self._problem.get_inputs()
-            return models.cast_inputs(inputs, self._device, self._precision)
+            return models.cast_inputs(inputs, self._device, self._dtype)
 
     # -- an audit's questions -----------------------------------------------------------------------------------------
 
@@ -400,11 +403,13 @@ class Runner:
             for view, tensor in zip(views, tensors, strict=True):
                 view.copy_(tensor)
 
-    def _apply(self, arguments: Any) -> Any:
-        assert self._model is not None
+    def _apply(self, arguments: Any, model: Callable[..., Any] | None = None) -> Any:
+        model = model or self._model
+        assert model is not None
         if isinstance(arguments, dict):
-            return self._model(**arguments)
-        return self._model(*arguments)
+            return model(**arguments)
+        lent = self._written.lend(arguments)
+        return self._written.join(model(*lent), lent)
 
     def _check(self, outputs: Any) -> list[torch.Tensor]:
         if isinstance(outputs, torch.Tensor) and self._output_tree == {"tensor": 0}:  # the usual case, fast
