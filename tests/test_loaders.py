@@ -602,13 +602,24 @@ def test_tests_and_benchmarks_of_a_competition_are_cases(gpu_mode: Path) -> None
     [
         ("check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=2e-3)",
          "def check_implementation(data, output):\n    return True, ''", "a checker of its own"),
-        ("    return a + b", "    output = a\n    output[...] = a + b\n    return output", "writes into its arguments"),
     ],
 )  # fmt: skip
 def test_what_a_competition_asks_and_the_judge_cannot_is_said(gpu_mode: Path, old: str, new: str, why: str) -> None:
     path = gpu_mode / "problems" / "some" / "add" / "reference.py"
     path.write_text(GPU_REFERENCE.replace(old, new))
     assert why in str(only(gpu_mode).for_case("test-0").why_unjudged("fp32"))
+
+
+def test_a_reference_that_writes_into_what_it_is_given_says_so(gpu_mode: Path) -> None:
+    path = gpu_mode / "problems" / "some" / "add" / "reference.py"
+    path.write_text(
+        GPU_REFERENCE.replace("    return a + b", "    output = a\n    output[...] = a + b\n    return output")
+    )
+    problem = only(gpu_mode).for_case("test-0")
+    assert problem.contract.in_place == (0,)
+    assert problem.why_unjudged("fp32") is None
+    assert problem.source_judged("cpu").endswith("_kbenv_writes = (0,)\n")
+    assert "_kbenv" not in problem.source_shown("cpu")
 
 
 def test_a_set_whose_licence_restricts_training_is_for_evaluation_alone(gpu_mode: Path) -> None:
@@ -654,10 +665,9 @@ def test_a_shape_that_sets_nothing_of_the_reference_is_no_case(hard: Path) -> No
 # -- cases, and what is not judged ------------------------------------------------------------------------------------
 
 
-def test_a_problem_of_several_cases_is_judged_one_at_a_time(hard: Path) -> None:
+def test_a_problem_of_several_cases_is_judged_on_all_of_them_or_on_one(hard: Path) -> None:
     problem = only(hard)
-    with pytest.raises(ProblemUnjudgedError, match=r"judge one: kernelbench-hard/01_add#0 \(found 0, 1\)"):
-        Evaluator(device="cpu", sandbox="process").evaluate(problem, "")
+    assert problem.why_unjudged("fp32") is None
     one = load_problem("kernelbench-hard/01_add#1", problems_dir=hard)
     assert one.id == "kernelbench-hard/01_add#1"
     assert one.why_unjudged("fp32") is None
@@ -674,7 +684,6 @@ def test_a_problem_of_several_cases_is_judged_one_at_a_time(hard: Path) -> None:
         (Contract(comparator=Comparator("exact")), "exact equality"),
         (Contract(comparator=Comparator("distribution")), "a distance between distributions"),
         (Contract(random=True), "random by contract"),
-        (Contract(in_place=True), "writes into its arguments"),
         (Contract(processes=8), "a group of 8 processes"),
         (Contract(unsupported="it wants a printer"), "it wants a printer"),
     ],
@@ -738,7 +747,7 @@ def test_import_tells_what_a_folder_is(robust: Path, capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert "robust-kbench: func_forward.py" in text
     assert "2 of 2 load; licence Apache-2.0: for training and evaluation; version unknown" in text
-    assert "yes, a case at a time\t2\trobust-kbench/scale" in text
+    assert "yes, on all its cases\t2\trobust-kbench/scale" in text
     write(robust / "tasks" / "scale" / "config_backward.json", "{")
     assert main(["problems", "import", str(robust)]) == 1
     assert "robust-kbench/scale/backward does not load" in capsys.readouterr().err

@@ -320,7 +320,8 @@ class Runner:
             self._output_tree = message["output_tree"]
             self._inputs = Arena(self._mappings["inputs"].flat, layouts["inputs"], message["slots"])
             self._outputs = Arena(self._mappings["outputs"].flat, layouts["outputs"], message["slots"])
-            self._arguments = [unflatten(self._input_tree, self._inputs.views(s)) for s in range(message["slots"])]
+            used = range(0 if self._role == "null" else message["slots"])
+            self._arguments = [unflatten(self._input_tree, self._inputs.views(slot)) for slot in used]
         if self._role == "null":
             self._fill = [torch.ones_like(view) for view in self._outputs.views(0)]
         return {}
