@@ -26,9 +26,9 @@ LAYERS = (
     {"kbenv.evaluator"},
     {
         "kbenv.audit", "kbenv.baseline", "kbenv.case", "kbenv.category", "kbenv.corpus", "kbenv.extraction",
-        "kbenv.feedback", "kbenv.gpu", "kbenv.machine_code", "kbenv.metrics", "kbenv.profile", "kbenv.prompt", "kbenv.provenance",
-        "kbenv.record", "kbenv.repro", "kbenv.reward", "kbenv.screen", "kbenv.spaces", "kbenv.store",
-        "kbenv.trajectory",
+        "kbenv.feedback", "kbenv.gpu", "kbenv.machine_code", "kbenv.metrics", "kbenv.profile", "kbenv.prompt",
+        "kbenv.provenance", "kbenv.record", "kbenv.repro", "kbenv.reward", "kbenv.screen", "kbenv.spaces",
+        "kbenv.store", "kbenv.trajectory",
     },
     {"kbenv.sandbox"},
     {"kbenv.verdict"},
