@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
@@ -112,6 +113,25 @@ class Estimate(TorchDispatchMode):
         return output
 
 
+class Held(TorchDispatchMode):
+    """The most bytes that live at once, of what passes through operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak = 0
+        self._live: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, output)):
+            if isinstance(leaf, torch.Tensor):
+                storage = leaf.untyped_storage()
+                self._live[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        self._live = {key: item for key, item in self._live.items() if not item[0].expired()}
+        self.peak = max(self.peak, sum(size for _, size in self._live.values()))
+        return output
+
+
 def test_there_are_ninety_problems_or_more_on_four_levels() -> None:
     assert len(PROBLEMS) >= 90
     assert {problem.level for problem in PROBLEMS} == {1, 2, 3, 4}
@@ -177,6 +197,15 @@ def test_the_gpu_size_is_long_enough_to_measure_and_short_enough_to_repeat_on_an
     with torch.no_grad(), Estimate() as estimate:
         model(*inputs)
     assert 0.25e-3 <= estimate.seconds <= 5.0e-3
+
+
+@each_problem
+def test_the_gpu_size_needs_less_than_twenty_gigabytes(problem: Problem) -> None:
+    model, inputs = build(problem, "meta")
+    with torch.no_grad(), Held() as held:
+        model(*inputs)
+    own = sum(t.numel() * t.element_size() for t in tree_leaves(inputs) if isinstance(t, torch.Tensor))
+    assert own <= held.peak <= 20e9
 
 
 @each_problem
