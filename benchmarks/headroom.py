@@ -35,6 +35,7 @@ from typing import Any
 import torch
 
 from kbenv.problems import Problem, list_problems, load_problem
+from kbenv.problems.loaders import core
 
 Row = dict[str, Any]
 
@@ -67,7 +68,8 @@ def main() -> int:
     if arguments.device == "cuda" and not torch.cuda.is_available():
         print("headroom: needs a CUDA device; --device cpu rehearses", file=sys.stderr)
         return 2
-    problems = list_problems(arguments.pattern)
+    exercises = core.EXERCISES if arguments.pattern == "core/*" else ()
+    problems = list_problems(",".join([arguments.pattern, *exercises]))
     rows = read_record(arguments.record)
     wanted = {key(problem, arguments.device): problem for problem in problems}
     missing = [problem for found, problem in wanted.items() if found not in rows]
@@ -361,7 +363,13 @@ def report(rows: list[Row], left: list[str], arguments: argparse.Namespace) -> s
         row["id"] for row in measured
         if not TIME_MS[0] <= row["eager_ms"] <= TIME_MS[1] or (row["peak_bytes"] or 0) > MEMORY_BYTES
     ]  # fmt: skip
-    lines += ["", f"Of levels 1 and 2 below {LEAST} over the roofline: {', '.join(low) or 'none'}."]
+    fine = [row["id"] for row in measured if row["id"] in core.EXERCISES and row["id"] not in low]
+    lines += [
+        "",
+        f"Of levels 1 and 2 below {LEAST} over the roofline, to be exercises (`problems/loaders/core.py`): "
+        f"{', '.join(low) or 'none'}. Exercises that are above: {', '.join(fine) or 'none'}.",
+        "",
+    ]
     lines.append(f"Slower under torch.compile than in eager mode: {', '.join(slower) or 'none'}.")
     lines.append(
         f"Outside {TIME_MS[0]:g} to {TIME_MS[1]:g} ms, or above {MEMORY_BYTES / 1e9:g} GB: {', '.join(odd) or 'none'}."

@@ -19,9 +19,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from kbenv.problems import Problem, list_problems
+from kbenv.problems.loaders import core
 from kbenv.protocol import D1_D4, get_protocol
 
-PROBLEMS = list_problems("core/*")
+PROBLEMS = list_problems(",".join(["core/*", *core.EXERCISES]))
 FACTORS = [hidden.factor for hidden in D1_D4]
 TOLERANCE = get_protocol("verified").tolerance
 CEILING = 1e-2

@@ -11,6 +11,7 @@ import pytest
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems import list_problems, load_problem
+from kbenv.problems.loaders import core
 from kbenv.problems.loaders.file import MAX_SOURCE_BYTES
 
 SOURCE = """\
@@ -80,10 +81,18 @@ def test_patterns_match_ids_and_each_problem_is_listed_once() -> None:
     level1 = [problem.id for problem in list_problems("core/level1/*")]
     assert "core/level1/matmul" in level1
     assert all(id.startswith("core/level1/") for id in level1)
-    assert [problem.id for problem in list_problems("core/level1/*, core/level1/relu,core/level2/conv_b*")] == [
+    assert [problem.id for problem in list_problems("core/level1/*, core/level1/matmul,core/level2/conv_b*")] == [
         *level1,
         "core/level2/conv_bias_relu",
     ]
+
+
+def test_an_exercise_is_there_by_its_full_id_alone() -> None:
+    assert "core/level1/relu" in core.EXERCISES
+    assert set(core.EXERCISES) <= set(core.find())
+    assert "core/level1/relu" not in {problem.id for problem in list_problems("core/*,*relu*")}
+    assert "core/level1/relu" in {problem.id for problem in list_problems("core/level2/*,core/level1/relu")}
+    assert load_problem("core/level1/relu").id == "core/level1/relu"
 
 
 @pytest.mark.parametrize("inner", [".", "KernelBench"])
