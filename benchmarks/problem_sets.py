@@ -59,6 +59,8 @@ JUDGED_MS = 1000.0
 """A reference that takes longer a call is not judged here."""
 CUTS = ((1, 512), (4, 512), (16, 512), (64, 512), (2, 128), (4, 64), (8, 64))
 """What constants are divided by, and from which size on."""
+TRIED_S = 20.0
+"""After so long no smaller sizes are tried for a problem."""
 HEADERS = (
     "set", "version", "licence", "problems", "load", "run on the CPU", "with smaller sizes", "on meta alone",
     "need a GPU", "lack a package", "too large or slow", "fail", "judged as their own answer", "not judged",
@@ -158,9 +160,12 @@ def examine_one(id: str, path: Path, loader: Loader, largest_mib: int | None, fo
         return row
     problem = smallest_case(problem)
     row["case"] = problem.case
+    started = time.monotonic()
     row["state"], row["words"], row["ms"] = run_apart(problem, largest_mib << 20)
     if row["state"] in ("meta", "limit") or row["ms"] > JUDGED_MS:
         for cut in CUTS:
+            if time.monotonic() - started > TRIED_S:
+                break
             state, words, ms = run_apart(smaller(problem, *cut), largest_mib << 20)
             if state == "cpu" and ms <= JUDGED_MS:
                 return row | {"state": "smaller", "words": words, "ms": ms, "cut": cut}
