@@ -99,6 +99,7 @@ def render_prompt(
         cases=_cases(problem, protocol),
         hidden_cases=problem.case is None and any(case.role == "hidden" for case in problem.cases),
         writes=problem.contract.in_place,
+        rule=problem.contract.comparator,
         protocol=protocol,
         kind="cpu" if device.split(":")[0] == "cpu" else "cuda",
         languages=languages,

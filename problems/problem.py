@@ -97,7 +97,8 @@ class Contract:
         weights: how both models come to the same weights.
         dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
             several; None where the protocol's precision decides.
-        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched".
+        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched"; for
+            "custom" the source defines `_kbenv_check(arguments, output)`.
         outputs: what is declared of them; empty where nothing is.
         in_place: positions of the arguments that the reference writes into; what becomes of them is judged as well.
         destination: whether the set's submissions write into outputs that they are given.
@@ -195,6 +196,8 @@ class Problem:
     def source_judged(self, device: str) -> str:
         """`source_for`, and behind it what a runner must know of the contract (sandbox/runner/switch.py)."""
         switches = ["_kbenv_keeps_types = True"] if self.dtype == "mixed" else []
+        if self.contract.comparator.kind == "exact":
+            switches.append("_kbenv_bits = True")
         if self.contract.in_place:
             switches.append(f"_kbenv_writes = {self.contract.in_place!r}")
         source = self.source_for(device)
@@ -242,8 +245,10 @@ class Problem:
             return "it fixes several floating types, which are kept; judge it with --precision bf16, for its tolerance"
         if self.dtype not in (None, "mixed", precision):
             return f"it is defined in {self.dtype}; judge it with --precision {self.dtype}"
-        if kind in ("exact", "metrics", "custom", "distribution"):
-            return f"its set compares by {_COMPARISONS[kind]}, which the judge does not do yet"
+        if kind == "custom" and "_kbenv_check" not in self.source:
+            return "its set compares by a checker of its own, which its loader does not hand on yet"
+        if kind == "distribution":
+            return "its set compares by a distance between distributions, which the judge does not do yet"
         if contract.random:
             return "its outputs are random by contract, and the judge compares values"
         if contract.processes > 1:
@@ -263,14 +268,6 @@ class Problem:
         chosen = [case for case in self.cases if case.name == self.case]
         timed = [case for case in self.cases if case.role == "perf"]
         return next((case.constants for case in (*chosen, *timed, *self.cases)), {})
-
-
-_COMPARISONS = {
-    "exact": "exact equality",
-    "metrics": "cosine similarity, relative L1 and RMSE",
-    "custom": "a checker of its own",
-    "distribution": "a distance between distributions",
-}
 
 
 def _put_constants(source: str, constants: Mapping[str, Any], *, drop_sizes: bool = False) -> str:

@@ -15,6 +15,7 @@ from .anatomy import describe
 from .calibration import ILL_CONDITIONED
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault
+from .own_rule import rule_of
 from .probe import LARGEST_ERROR, apply_probe
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Checks:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        job.truth = rule_of(job)
         self._nonfinite_allowed = False
         """Whether the reference's own output held NaN or infinity in a standard trial."""
 

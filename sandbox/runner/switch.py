@@ -17,6 +17,25 @@ KEEPS_TYPES = "_kbenv_keeps_types"
 WRITES = "_kbenv_writes"
 """Positions of arguments that forward may write into; what they hold after the call are outputs too."""
 
+BITS = "_kbenv_bits"
+"""True: floating outputs are given as their bits, which are equal or not."""
+CHECKER = "_kbenv_check"
+"""A function of the list of arguments and the output: whether that is right."""
+
+
+def as_bits(output: Any) -> Any:
+    """The output with floating tensors as integers; both zeros are one."""
+
+    def bits(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        return (tensor + 0.0).contiguous().view(_INTEGERS[tensor.dtype.itemsize])
+
+    return map_tensors(output, bits)
+
+
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 
 def dtype_of(problem: ModuleType, precision: torch.dtype) -> torch.dtype | None:
     """What floating inputs and weights are cast to; None: they keep their types."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kbenv.evaluator import Evaluator
-from kbenv.problems.problem import Case, Contract, Problem
+from kbenv.problems.problem import Case, Comparator, Contract, Problem
 from kbenv.verdict import Status
 
 STEP = """\
@@ -110,3 +110,52 @@ def test_a_kernel_for_one_shape_fails_where_a_hidden_case_has_another(evaluator:
     verdict = evaluator.evaluate(one, STEP.format(name="ModelNew", body=special))
     assert verdict.status is Status.WRONG_HIDDEN
     assert verdict.message.startswith("case odd: ")
+
+
+CHECKER = """
+
+def _kbenv_check(arguments, output):
+    state, x = arguments
+    return bool((output.abs() - (state + x).abs()).abs().max() < 1e-4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("return state + x", Status.PASSED),
+        ("return -(state + x)", Status.PASSED),  # the reference is another, and the checker takes both
+        ("return state - x", Status.WRONG_VALUE),
+    ],
+)
+def test_a_set_s_own_checker_decides_where_there_is_one(evaluator: Evaluator, body: str, status: Status) -> None:
+    one = problem(
+        STEP.format(name="Model", body="return state + x") + CHECKER,
+        contract=Contract(comparator=Comparator("custom"), in_place=()),
+    )
+    assert evaluator.evaluate(one, STEP.format(name="ModelNew", body=body)).status is status
+
+
+@pytest.mark.parametrize(
+    ("noise", "status"), [("0.0", Status.PASSED), ("0.02", Status.PASSED), ("0.5", Status.WRONG_VALUE)]
+)
+def test_metrics_of_whole_outputs_stand_for_a_tolerance(evaluator: Evaluator, noise: str, status: Status) -> None:
+    thresholds = {"cosine_sim": 0.95, "l1_relative": 0.05, "rmse": 0.1}
+    one = problem(
+        STEP.format(name="Model", body="return state + x"),
+        contract=Contract(comparator=Comparator("metrics", thresholds)),
+    )
+    noisy = f"return state + x + {noise} * torch.randn_like(x) * x.abs().clamp(max=1.0)"
+    assert evaluator.evaluate(one, STEP.format(name="ModelNew", body=noisy)).status is status
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("return state + x", Status.PASSED),
+        ("return (state + x) * (1.0 + 2.0**-23)", Status.WRONG_VALUE),  # within any tolerance, and not equal
+    ],
+)
+def test_exactly_equal_is_equal_in_every_bit(evaluator: Evaluator, body: str, status: Status) -> None:
+    one = problem(STEP.format(name="Model", body="return state + x"), contract=Contract(comparator=Comparator("exact")))
+    assert evaluator.evaluate(one, STEP.format(name="ModelNew", body=body)).status is status
