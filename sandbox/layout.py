@@ -252,6 +252,8 @@ def map_tensors(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> 
     if isinstance(value, torch.Tensor):
         return convert(value)
     if (fields := _fields(value)) is not None and not isinstance(value, tuple):
+        if not any(_holds_tensor(getattr(value, name)) for name in fields):
+            return value  # a configuration, perhaps with more to it than its fields
         made = copy.copy(value)
         for name in fields:
             object.__setattr__(made, name, map_tensors(getattr(value, name), convert))
@@ -264,3 +266,10 @@ def map_tensors(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> 
     if isinstance(value, dict):
         return {key: map_tensors(item, convert) for key, item in value.items()}
     return value
+
+
+def _holds_tensor(value: Any) -> bool:
+    if (fields := _fields(value)) is not None:
+        return any(_holds_tensor(getattr(value, name)) for name in fields)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, torch.Tensor) or any(map(_holds_tensor, items))

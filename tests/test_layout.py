@@ -231,6 +231,8 @@ def test_records_and_named_tuples_come_back_as_what_they_were() -> None:
     moved = map_tensors(value, lambda tensor: tensor.double())
     assert (moved[0].x.dtype, moved[1].first.dtype, value[0].x.dtype) == (torch.float64, torch.float64, torch.float32)
     assert type(moved[1]) is Pair
+    plain = Record([1, 2], 3)  # type: ignore[arg-type]
+    assert map_tensors(plain, lambda tensor: tensor) is plain
 
 
 def test_floats_of_a_byte_travel_as_codes_and_arrive_as_floats() -> None:
