@@ -5,7 +5,7 @@
 Every problem is loaded. Its reference runs on the CPU in a child process of its own, as the user `nobody` where this
 one is root, without a network, with limits on memory and time: one call on inputs of at most `--mib`; where they are
 larger, the same on PyTorch's meta device, which knows shapes alone, and then on the CPU with smaller sizes (batches of
-at most four, other constants divided: `CUTS`), if it still runs with them. `--judge`
+at most four, other constants divided: `CUTS`; published models with two layers), if it still runs with them. `--judge`
 has each reference that ran on the CPU, in less than `JUDGED_MS`, judged as its own answer, in the process sandbox,
 under `kernelbench` with two trials and few timed calls: speed is not what is asked here. With `--record` each
 problem's result is kept as a line of a file, and one that is there is not run again; `--budget-s` ends a run that may
@@ -23,6 +23,7 @@ import json
 import operator
 import os
 import platform
+import re
 import resource
 import signal
 import struct
@@ -163,7 +164,7 @@ def examine_one(id: str, path: Path, loader: Loader, largest_mib: int | None, fo
     started = time.monotonic()
     row["state"], row["words"], row["ms"] = run_apart(problem, largest_mib << 20)
     if row["state"] in ("meta", "limit") or row["ms"] > JUDGED_MS:
-        for cut in CUTS:
+        for cut in CUTS if row["state"] != "limit" else CUTS[:2]:
             if time.monotonic() - started > TRIED_S:
                 break
             state, words, ms = run_apart(smaller(problem, *cut), largest_mib << 20)
@@ -193,9 +194,26 @@ def smaller(problem: Problem, factor: int, least: int) -> Problem:
     for name, statement in constant_assignments(parse_source(problem.source)):
         with contextlib.suppress(ValueError):
             constants[name] = shrunk(name, _value(statement.value))
+    source = _CONFIGURATION.sub(lambda match: f"{match[1]}{_few_layers(ast.literal_eval(match[2]))!r})", problem.source)
     case = {name: shrunk(name, value) for name, value in problem._case_constants().items()}
     cases = tuple(replace(one, constants=case) if one.name == problem.case else one for one in problem.cases)
-    return replace(problem, source=_put_constants(problem.source, constants), cases=cases)
+    return replace(problem, source=_put_constants(source, constants), cases=cases)
+
+
+_CONFIGURATION = re.compile(r"(AutoConfig\.for_model\(\*\*)({.*})\)")
+_LAYERS = {"num_hidden_layers": 2, "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "n_layer": 2}
+
+
+def _few_layers(configuration: dict[str, Any]) -> dict[str, Any]:
+    """A published model's configuration with two layers of each kind."""
+    few = configuration | {name: value for name, value in _LAYERS.items() if name in configuration}
+    if configuration.get("model_type") == "gpt2":
+        few["n_layer"] = 2
+    if "attention_types" in few:
+        few["attention_types"] = [[kinds, 1] for kinds, _ in few["attention_types"]]
+    if "attn_layers" in few:
+        few["attn_layers"] = ["local", "lsh"]
+    return few
 
 
 def _value(node: ast.expr | None) -> Any:

@@ -180,6 +180,7 @@ def test_level_4_asks_no_hub(tmp_path: Path) -> None:
     write(tmp_path / "level4" / "7_gpt2.py", LEVEL_4)
     problem = load_problem("kernelbench/level4/7", problems_dir=tmp_path)
     assert "from_pretrained" not in problem.source
+    assert "AutoModelForCausalLM.from_config(self.config).eval()" in problem.source  # a pretrained one has no dropout
     assert "AutoConfig.for_model(**{'model_type': 'gpt2'})" in problem.source
     assert problem.contract.requires == ("transformers",)
     assert "from_pretrained" in load_problem(str(tmp_path / "level4" / "7_gpt2.py")).source
