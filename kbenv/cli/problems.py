@@ -119,7 +119,7 @@ def _import(arguments: argparse.Namespace) -> int:
     else:
         print(f"{arguments.path}: {form}")
         print(f"{len(problems)} of {len(problems) + len(refused)} load; {_licence(problems)}")
-        print_table(("JUDGED", "PROBLEMS", "SUCH AS"), _judged_table(problems))
+        print_table(("PROBLEMS", "JUDGED", "SUCH AS"), _judged_table(problems))
     return EXIT_REFUSED if refused else 0
 
 
@@ -138,4 +138,4 @@ def _judged_table(problems: Sequence[Problem]) -> list[tuple[str, str, str]]:
         why = problem.why_unjudged(problem.own_precision or "fp32")
         words = "yes" if len(problem.cases) < 2 else "yes, on all its cases"
         groups.setdefault(words if why is None else f"no: {why}", []).append(problem.id)
-    return [(words, str(len(ids)), ids[0]) for words, ids in sorted(groups.items(), key=lambda item: -len(item[1]))]
+    return [(str(len(ids)), words, ids[0]) for words, ids in sorted(groups.items(), key=lambda item: -len(item[1]))]

@@ -118,8 +118,11 @@ def without_hub(text: str, path: Path) -> str:
     if match[1] not in known:
         raise ProblemNotFoundError(f"{path}: asks a hub for {match[1]}; known are {', '.join(sorted(known))}")
     text = text.replace("AutoConfig.from_pretrained(model_name)", f"AutoConfig.for_model(**{known[match[1]]!r})")
-    return re.sub(r"(AutoModel\w*)\.from_pretrained\(self\.model_name, config=self\.config\)",
-                  r"\1.from_config(self.config).eval()", text)  # fmt: skip; as from_pretrained leaves it
+    return re.sub(
+        r"(AutoModel\w*)\.from_pretrained\(self\.model_name, config=self\.config\)",
+        r"\1.from_config(self.config).eval()",
+        text,
+    )  # fmt: skip; as from_pretrained leaves it
 
 
 def _find_files(folder: Path) -> dict[str, Path]:
