@@ -735,7 +735,7 @@ def test_what_is_in_no_known_format_is_refused_and_the_formats_are_named(tmp_pat
         assert all(form in str(error.value) for form in FORMATS)
     with pytest.raises(ProblemNotFoundError, match="no such file or folder"):
         import_problems(tmp_path / "none")
-    with pytest.raises(ProblemNotFoundError, match="found no Model.*Model, get_inputs.*a function, a line of #"):
+    with pytest.raises(ProblemNotFoundError, match=r"found no Model.*Model, get_inputs.*a function, a line of #"):
         import_problems(write(tmp_path / "a.py", "x = 1\n"))
 
 
