@@ -338,3 +338,15 @@ def test_a_constant_that_shares_its_line_is_not_rewritten_by_halves(tmp_path: Pa
     assert "in a line of its own" in refusal(
         write(tmp_path / "p.py", SOURCE.replace("N = 1000  # elements", "N = 1; M = 2"))
     )
+
+
+def test_a_core_problem_may_have_hidden_cases_and_arguments_that_are_written_into() -> None:
+    several, state = load_problem("core/level4/deviation_norm_any_shape"), load_problem("core/level4/streaming_moments")
+    assert [case.role for case in several.cases].count("hidden") >= 3
+    assert [case.role for case in several.cases].count("perf") == 1
+    for case in several.cases:
+        source = several.for_case(case.name).source_for("cuda")
+        assert all(f"\n{name} = {size}\n" in source for name, size in case.constants.items())
+    assert "COLUMNS = 4096\n" in several.source_for("cuda")
+    assert not any(str(case.constants["COLUMNS"]) in several.source_shown("cuda") for case in several.cases[1:-1])
+    assert state.contract.in_place == (0, 1)
