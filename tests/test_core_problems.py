@@ -59,7 +59,7 @@ def run(model: torch.nn.Module, inputs: list[Any], factor: float = 1.0) -> list[
 
 
 def scaled(inputs: list[Any], factor: float) -> list[Any]:
-    """As the hidden inputs are, floating tensors times the factor, integers as they are; forward may write into them."""
+    """As hidden inputs are: floating tensors times the factor, integers as they are; forward may write into them."""
     return tree_map(lambda tensor: factor * tensor if tensor.is_floating_point() else tensor.clone(), inputs)
 
 
@@ -339,9 +339,13 @@ def _largest_part_of_tolerance(found: torch.Tensor, expected: torch.Tensor) -> f
 
 @contextmanager
 def _permuted(tensor: torch.Tensor) -> Iterator[None]:
-    """Its elements in another order meanwhile, and in other rows."""
+    """Its elements in another order meanwhile, and in other rows; one alone doubled."""
     saved = tensor.clone()
-    tensor.copy_(saved.flatten().roll((saved.numel() // 2 + 1) % saved.numel() or 1).view(saved.shape))
+    tensor.copy_(
+        saved * 2
+        if saved.numel() == 1
+        else saved.flatten().roll((saved.numel() // 2 + 1) % saved.numel() or 1).view(saved.shape)
+    )
     yield
     tensor.copy_(saved)
 
