@@ -427,10 +427,9 @@ def judge_one(problem: Problem, row: Row, judges: Judges) -> Row:
         verdict = judges.get(precision).evaluate(problem, f"{problem.source_for('cpu')}\n\nModelNew = Model\n")
     except SandboxError as e:
         return {"verdict": "none", "words": " ".join(str(e).split())[:160]}
-    words = "" if verdict.credited else verdict.message
-    if verdict.reference_random:
-        words = f"{words} (the reference is random)"
-    return {"verdict": verdict.status.value, "words": words}
+    if verdict.reference_random and not verdict.credited:
+        return {"verdict": "unjudged", "words": "its reference is random: it disagrees with itself on equal inputs"}
+    return {"verdict": verdict.status.value, "words": "" if verdict.credited else verdict.message}
 
 
 def report(found: list[Found], largest_mib: int | None, command: list[str]) -> str:
