@@ -1,8 +1,8 @@
 """Problems of a KernelBench checkout: its file `level1/19_ReLU.py` is the problem "kernelbench/level1/19".
 
 Level 4 asks a hub for its models' configurations when it is loaded. Here those come from `hub.json` (the published
-sizes) and weights are random, so that it runs without a network; by its path a file is taken as it is, and then finds
-what a mounted cache holds.
+sizes), weights are random and the model is in evaluation mode, as pretrained ones come, so that it runs without a
+network. By its path a file is taken as it is, and asks the hub, which no sandbox reaches.
 """
 
 from __future__ import annotations
