@@ -33,7 +33,7 @@ def _kbenv_check(arguments, output):
     found = check_implementation(arguments[0], output)
     return found[0] if isinstance(found, tuple) else not found
 """
-_WRITES = re.compile(r"^\s+(?:output|out|c|C|y)\[\s*(?:\.\.\.|:)\s*\] = |\.copy_\(", re.MULTILINE)
+_WRITES = re.compile(r"^\s+\w+\[\s*(?:\.\.\.|:)\s*\] = |\.copy_\(", re.MULTILINE)
 _MODEL = '''
 class {model}(torch.nn.Module):
     """Calls `{function}` with everything that `generate_input` made, as one argument."""

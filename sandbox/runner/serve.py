@@ -209,6 +209,7 @@ class Runner:
         arguments = map_tensors(self._arguments[slot], torch.clone)
         output = unflatten(self._output_tree, [view.clone() for view in self._outputs.views(slot)])
         output = output[0] if self._written.positions else output
+        output = tuple(output) if isinstance(output, list) else output  # as functions return several values
         with torch.no_grad():
             return {"passed": bool(getattr(self._problem, CHECKER)(arguments, output))}
 

@@ -115,22 +115,22 @@ def test_a_kernel_for_one_shape_fails_where_a_hidden_case_has_another(evaluator:
 CHECKER = """
 
 def _kbenv_check(arguments, output):
-    state, x = arguments
-    return bool((output.abs() - (state + x).abs()).abs().max() < 1e-4)
+    (state, x), (output, second) = arguments, output
+    return bool((second == x).all()) and bool((output.abs() - (state + x).abs()).abs().max() < 1e-4)
 """
 
 
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ("return state + x", Status.PASSED),
-        ("return -(state + x)", Status.PASSED),  # the reference is another, and the checker takes both
-        ("return state - x", Status.WRONG_VALUE),
+        ("return state + x, x.clone()", Status.PASSED),
+        ("return -(state + x), x.clone()", Status.PASSED),  # the reference gives another, and the checker takes both
+        ("return state - x, x.clone()", Status.WRONG_VALUE),
     ],
 )
 def test_a_set_s_own_checker_decides_where_there_is_one(evaluator: Evaluator, body: str, status: Status) -> None:
     one = problem(
-        STEP.format(name="Model", body="return state + x") + CHECKER,
+        STEP.format(name="Model", body="return state + x, x.clone()") + CHECKER,
         contract=Contract(comparator=Comparator("custom"), in_place=()),
     )
     assert evaluator.evaluate(one, STEP.format(name="ModelNew", body=body)).status is status
