@@ -7,7 +7,8 @@ one is root, without a network, with limits on memory and time: one call on inpu
 larger, the same on PyTorch's meta device, which knows shapes alone, and then on the CPU with smaller sizes (batches of
 at most four, other constants divided: `CUTS`; published models with two layers), if it still runs with them. `--judge`
 has each reference that ran on the CPU, in less than `JUDGED_MS`, judged as its own answer, in the process sandbox,
-under `kernelbench` with two trials and few timed calls: speed is not what is asked here. With `--record` each
+under `kernelbench` with two trials and few timed calls: speed is not what is asked here. What a budget has left over is
+not reached. With `--record` each
 problem's result is kept as a line of a file, and one that is there is not run again; `--budget-s` ends a run that may
 go on later.
 """
@@ -65,6 +66,7 @@ TRIED_S = 20.0
 HEADERS = (
     "set", "version", "licence", "problems", "load", "run on the CPU", "with smaller sizes", "on meta alone",
     "need a GPU", "lack a package", "too large or slow", "fail", "judged as their own answer", "not judged",
+    "not reached",
 )  # fmt: skip
 Row = dict[str, Any]
 
@@ -75,6 +77,7 @@ class Found:
 
     folder: str
     hidden: list[str]
+    problems: int
     rows: list[Row] = field(default_factory=list)
 
     def count(self, **wanted: Any) -> int:
@@ -137,11 +140,11 @@ def examine(folder: Path, only: str, largest_mib: int | None, record: Record, en
     torch.rand(1, device="meta") + 1  # loads what every child would load anew
     loader = recognise(folder)
     entries = {id: path for id, path in loader.find(folder).items() if fnmatch.fnmatch(id, only)}
-    found = Found(folder.name, [] if loader is not kernelbench_verified else compare_hidden(folder))
+    found = Found(folder.name, [] if loader is not kernelbench_verified else compare_hidden(folder), len(entries))
     for id, path in entries.items():
         if (row := record.get(folder.name, id)) is None:
             if time.monotonic() > ends_at:
-                break
+                continue
             row = {"folder": folder.name, "id": id, **examine_one(id, path, loader, largest_mib, folder)}
             record.put(row)
         found.rows.append(row)
@@ -451,8 +454,10 @@ def report(found: list[Found], largest_mib: int | None, command: list[str]) -> s
         judged = [row["verdict"] for row in item.rows if row.get("verdict", "unjudged") != "unjudged"]
         loaded = len(item.rows) - item.count(state="refused")
         cells = [facts.get("set"), str(facts.get("version") or "unknown")[:17], facts.get("licence")]
-        cells += [len(item.rows), loaded, *(item.count(state=state) for state in STATES)]
+        cells += [item.problems, loaded, *(item.count(state=state) for state in STATES)]
         cells += [f"{judged.count('PASSED')} of {len(judged)}" if judged else "-", item.count(verdict="unjudged")]
+        pending = sum(row["state"] in ("cpu", "smaller") and "verdict" not in row for row in item.rows)
+        cells.append(item.problems - len(item.rows) + pending)
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     rows = [row for item in found for row in item.rows]
     wrong = [row for row in rows if row.get("verdict", "PASSED") not in ("PASSED", "unjudged")]
