@@ -7,10 +7,9 @@ one is root, without a network, with limits on memory and time: one call on inpu
 larger, the same on PyTorch's meta device, which knows shapes alone, and then on the CPU with smaller sizes (batches of
 at most four, other constants divided: `CUTS`; published models with two layers), if it still runs with them. `--judge`
 has each reference that ran on the CPU, in less than `JUDGED_MS`, judged as its own answer, in the process sandbox,
-under `kernelbench` with two trials and few timed calls: speed is not what is asked here. What a budget has left over is
-not reached. With `--record` each
-problem's result is kept as a line of a file, and one that is there is not run again; `--budget-s` ends a run that may
-go on later.
+under `kernelbench` with two trials and few timed calls: speed is not what is asked here. With `--record` each problem's
+result is kept as a line of a file, and one that is there is not run again; `--budget-s` ends a run that may go on
+later, and what it has left over is not reached.
 """
 
 from __future__ import annotations
