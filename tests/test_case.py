@@ -104,14 +104,14 @@ def test_whose_kernels_run_counts_only_where_the_time_does() -> None:
 
 
 def test_an_evaluator_judges_every_case_until_one_fails() -> None:
-    evaluator, sandbox = make_evaluator(make_result(), make_result(Status.WRONG_VALUE))
+    evaluator, sandbox = make_evaluator(make_result(), make_result(Status.WRONG_VALUE), protocol="verified")
     verdict = evaluator.evaluate(several(), SUBMISSION_SOURCE)
     assert [job.problem.id.split("#")[1] for job in sandbox.jobs] == ["small", "odd"]
     assert verdict.status is Status.WRONG_HIDDEN
-    evaluator, sandbox = make_evaluator(make_result())
+    evaluator, sandbox = make_evaluator(make_result(), protocol="verified")
     assert evaluator.evaluate(several(), SUBMISSION_SOURCE).credited
     assert len(sandbox.jobs) == 4
-    evaluator, sandbox = make_evaluator(make_result())
+    evaluator, sandbox = make_evaluator(make_result(), protocol="verified")
     assert evaluator.evaluate(several().for_case("big"), SUBMISSION_SOURCE).problem.endswith("#big")
     assert len(sandbox.jobs) == 1
 
