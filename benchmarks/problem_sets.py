@@ -404,10 +404,11 @@ QUICK = {"warmup_calls": 1, "cpu_warmup_turns": 1, "timed_calls": 2, "runner_pai
 
 
 def judge(found: Found, folder: Path, record: Record, judges: Judges, ends_at: float) -> None:
-    """Each reference that ran on the CPU as its own submission."""
+    """Each reference that ran on the CPU as its own submission, the quick ones first."""
     loader = recognise(folder)
     paths = loader.find(folder)
-    for index, row in enumerate(found.rows):
+    for index in sorted(range(len(found.rows)), key=lambda index: found.rows[index].get("ms", 0.0)):
+        row = found.rows[index]
         if row["state"] not in ("cpu", "smaller") or "verdict" in row:
             continue
         if time.monotonic() > ends_at:
