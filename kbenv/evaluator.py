@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 from kbenv.audit import Audit, source_hash
 from kbenv.backends import AUTO, backend_names
 from kbenv.baseline import VARIANTS, Baseline, VariantName
+from kbenv.case import combine, ends, seeds_of, split
 from kbenv.diagnosis import read_diagnosis
 from kbenv.errors import (
     DeviceMemoryError,
@@ -26,7 +27,7 @@ from kbenv.errors import (
 )
 from kbenv.problems import load_problem
 from kbenv.problems.excluded import EXCLUDED
-from kbenv.problems.problem import Problem
+from kbenv.problems.problem import Case, Problem
 from kbenv.protocol import (
     DEFAULT_EFFORT,
     DEFAULT_PROTOCOL,
@@ -151,6 +152,8 @@ class Evaluator:
     def evaluate(self, problem: Problem | str, source: str, *, seeds: Mapping[str, JsonValue] | None = None) -> Verdict:
         """Judges `source`, which should define `ModelNew` or the entry of the problem's set, as its solution.
 
+        A problem of several cases is judged on all of them, unless one is chosen: see `kbenv.case`.
+
         Args:
             seeds: those that a verdict records, to judge with the same draws again; None for the protocol's own.
 
@@ -159,6 +162,8 @@ class Evaluator:
             SandboxError: no verdict could be had, after one more try where that can help.
         """
         problem = self.admit(problem)
+        if problem.case is None and len(problem.cases) > 1:
+            return self._evaluate_cases(problem, source, seeds)
         size = len(source.encode("utf-8", "surrogatepass"))
         if size > MAX_SOURCE_BYTES:
             raise UsageError(f"the source has {size} bytes; at most {MAX_SOURCE_BYTES} are judged")
@@ -178,6 +183,15 @@ class Evaluator:
         if self._verdicts is not None and seeds is None:
             self._verdicts[key] = verdict
         return verdict
+
+    def _evaluate_cases(self, problem: Problem, source: str, seeds: Mapping[str, JsonValue] | None) -> Verdict:
+        judged: list[tuple[Case, Verdict]] = []
+        wanted, left_out = split(problem, self.protocol.precision)
+        for case, one in wanted:
+            judged.append((case, self.evaluate(one, source, seeds=seeds_of(seeds, case))))
+            if ends(*judged[-1]):
+                break
+        return combine(problem, judged, left_out)
 
     def format_error(self, problem: Problem | str, message: str) -> Verdict:
         """The verdict for an answer that holds no code; nothing runs."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from kbenv.case import failed_case
 from kbenv.prompts import render
 from kbenv.verdict import Check, Stage, Status, Verdict
 
@@ -60,6 +61,7 @@ def render_feedback(verdict: Verdict) -> str:
         status=verdict.status.value,
         stage=verdict.stage.value if verdict.stage is not None else None,
         failed=failed,
+        case=failed_case(verdict),
         evidence=_evidence(failed),
         further=_further(failed),
         anatomy=_anatomy(failed) if told else None,

@@ -12,6 +12,7 @@ from typing import Literal
 
 import kbenv.prompts
 from kbenv.backends import AUTO, Backend, backend_names, backends_for, find_backend
+from kbenv.case import split
 from kbenv.errors import UsageError
 from kbenv.gpu import REGISTERS, Facts
 from kbenv.problems.loaders import file
@@ -95,6 +96,10 @@ def render_prompt(
         problem=problem,
         source=problem.source_shown(device, options.view),
         blind=(options.view or problem.view) == "blind",
+        cases=_cases(problem, protocol),
+        hidden_cases=problem.case is None and any(case.role == "hidden" for case in problem.cases),
+        writes=problem.contract.in_place,
+        rule=problem.contract.comparator,
         protocol=protocol,
         kind="cpu" if device.split(":")[0] == "cpu" else "cuda",
         languages=languages,
@@ -103,6 +108,20 @@ def render_prompt(
         registers=REGISTERS,
         concepts=options.concepts,
     )
+
+
+def _cases(problem: Problem, protocol: Protocol) -> list[Mapping[str, object]]:
+    """Those that are judged and may be shown, where there are several: name, settings, whether it is timed."""
+    if problem.case is not None or len(problem.cases) < 2:
+        return []
+    shown = [case for case, _ in split(problem, protocol.precision)[0] if case.role != "hidden"]
+    return [
+        {
+            "name": case.name, "timed": case.role == "perf",
+            "settings": ", ".join(f"{name} = {value!r}" for name, value in case.constants.items()),
+        }
+        for case in shown
+    ]  # fmt: skip
 
 
 def nearest_example(problem: Problem) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from kbenv.case import failed_case
 from kbenv.errors import UsageError
 from kbenv.problems.problem import Problem
 from kbenv.prompts import render
@@ -43,6 +44,8 @@ def render_script(verdict: Verdict, problem: Problem, source: str) -> str:
         raise UsageError("the answer held no code: there is nothing to run")
     if missing := SEEDS - set(verdict.seeds):
         raise UsageError(f"the verdict does not record every seed ({', '.join(sorted(missing))}): nothing was judged")
+    if (case := failed_case(verdict)) is not None:
+        problem = problem.for_case(case)
     protocol = verdict.protocol
     failed = next((check for check in verdict.checks if check.passed is False), None)
     seed, factor, purpose = _inputs(verdict, failed)

@@ -53,7 +53,8 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
 
     Args:
         pattern: one or more patterns, separated by commas, with `*`, `?` and `[...]` (which cross `/`): "core/*",
-            "core/level1/*,kernelbench/level1/19". A path of a file is taken as that file.
+            "core/level1/*,kernelbench/level1/19". A path of a file is taken as that file. Exercises of our own
+            (`core.EXERCISES`) match by their full ids alone.
         problems_dir: as in `load_problem`. Sets that are not checked out are left out, unless a pattern begins with
             "kernelbench/".
 
@@ -67,7 +68,7 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
     entries = _find_entries(ids, problems_dir)
     matches: set[str] = set()
     for part in ids:
-        matching = fnmatch.filter(entries, part)
+        matching = [part] if part in entries else fnmatch.filter(entries.keys() - core.EXERCISES.keys(), part)
         if not matching:
             raise ProblemNotFoundError(
                 f"no problem matches {part!r}; see `kbenv problems list`{_suggest(part, entries)}"

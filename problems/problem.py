@@ -24,6 +24,7 @@ ENTRY = "ModelNew"
 
 Role = Literal["public", "hidden", "perf"]
 View = Literal["full", "blind"]
+Precision = Literal["fp32", "bf16", "fp16"]
 Dtype = Literal["fp32", "bf16", "fp16", "mixed"]
 
 
@@ -96,9 +97,10 @@ class Contract:
         weights: how both models come to the same weights.
         dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
             several; None where the protocol's precision decides.
-        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched".
+        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched"; for
+            "custom" the source defines `_kbenv_check(arguments, output)`.
         outputs: what is declared of them; empty where nothing is.
-        in_place: whether the reference writes into its arguments.
+        in_place: positions of the arguments that the reference writes into; what becomes of them is judged as well.
         destination: whether the set's submissions write into outputs that they are given.
         random: whether the outputs are random by contract.
         processes: how many processes of a group run the reference at once.
@@ -115,7 +117,7 @@ class Contract:
     dtype: Dtype | None = None
     comparator: Comparator = Comparator()
     outputs: tuple[Output, ...] = ()
-    in_place: bool = False
+    in_place: tuple[int, ...] = ()
     destination: bool = False
     random: bool = False
     processes: int = 1
@@ -178,6 +180,29 @@ class Problem:
         sizes = self.sizes.get("cpu" if device.split(":")[0] == "cpu" else "gpu", {})
         return _put_constants(self.source, {**sizes, **self._case_constants()}, drop_sizes=bool(sizes))
 
+    @property
+    def dtype(self) -> Dtype | None:
+        """As `Contract.dtype`, of the case that is in place."""
+        return next((case.dtype for case in self.cases if case.name == self.case), None) or self.contract.dtype
+
+    @property
+    def own_precision(self) -> Precision | None:
+        """The one that it must be judged with; None where any will do. Several cases may differ: of the first then."""
+        types = [self.dtype] if self.case is not None or not self.cases else [
+            case.dtype or self.contract.dtype for case in self.cases
+        ]  # fmt: skip
+        return "bf16" if types[0] == "mixed" else types[0]
+
+    def source_judged(self, device: str) -> str:
+        """`source_for`, and behind it what a runner must know of the contract (sandbox/runner/switch.py)."""
+        switches = ["_kbenv_keeps_types = True"] if self.dtype == "mixed" else []
+        if self.contract.comparator.kind == "exact":
+            switches.append("_kbenv_bits = True")
+        if self.contract.in_place:
+            switches.append(f"_kbenv_writes = {self.contract.in_place!r}")
+        source = self.source_for(device)
+        return "\n\n".join([source.rstrip("\n"), *switches, ""]).rstrip("\n") + "\n" if switches else source
+
     def source_shown(self, device: str, view: View | None = None) -> str:
         """What a prompt shows of the problem: `view` or, by default, the problem's own choice.
 
@@ -213,20 +238,19 @@ class Problem:
     def why_unjudged(self, precision: str) -> str | None:
         """Why a verdict under `precision` would be wrong, with what to do instead; None when it would be right."""
         contract, kind = self.contract, self.contract.comparator.kind
-        if len(self.cases) > 1 and self.case is None:
-            names = ", ".join(case.name for case in self.cases[:8]) + (", ..." if len(self.cases) > 8 else "")
-            return f"its cases are not judged together yet; judge one: {self.id}#{self.cases[0].name} (found {names})"
-        dtype = next((case.dtype for case in self.cases if case.name == self.case), None) or contract.dtype
-        if dtype == "mixed":
-            return "it fixes several floating types, and the judge casts all of them to one; no precision fits it yet"
-        if dtype is not None and dtype != precision:
-            return f"it is defined in {dtype}; judge it with --precision {dtype}"
-        if kind in ("exact", "metrics", "custom", "distribution"):
-            return f"its set compares by {_COMPARISONS[kind]}, which the judge does not do yet"
+        if len(self.cases) > 1 and self.case is None:  # all are judged that can be
+            reasons = [self.for_case(case.name).why_unjudged(precision) for case in self.cases]
+            return None if None in reasons else reasons[0]
+        if self.dtype == "mixed" and precision not in ("bf16", "fp16"):
+            return "it fixes several floating types, which are kept; judge it with --precision bf16, for its tolerance"
+        if self.dtype not in (None, "mixed", precision):
+            return f"it is defined in {self.dtype}; judge it with --precision {self.dtype}"
+        if kind == "custom" and "_kbenv_check" not in self.source:
+            return "its set compares by a checker of its own, which its loader does not hand on yet"
+        if kind == "distribution":
+            return "its set compares by a distance between distributions, which the judge does not do yet"
         if contract.random:
             return "its outputs are random by contract, and the judge compares values"
-        if contract.in_place:
-            return "its reference writes into its arguments, which the judge keeps read-only"
         if contract.processes > 1:
             return f"it runs in a group of {contract.processes} processes, and the judge runs one"
         return contract.unsupported
@@ -244,14 +268,6 @@ class Problem:
         chosen = [case for case in self.cases if case.name == self.case]
         timed = [case for case in self.cases if case.role == "perf"]
         return next((case.constants for case in (*chosen, *timed, *self.cases)), {})
-
-
-_COMPARISONS = {
-    "exact": "exact equality",
-    "metrics": "cosine similarity, relative L1 and RMSE",
-    "custom": "a checker of its own",
-    "distribution": "a distance between distributions",
-}
 
 
 def _put_constants(source: str, constants: Mapping[str, Any], *, drop_sizes: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kbenv.errors import DeviceMemoryError, ReferenceFaultError, SandboxError
@@ -31,8 +31,9 @@ class Job:
         return {
             "problem": {
                 "id": self.problem.id,
-                "source": self.problem.source_for(self.device),
+                "source": self.problem.source_judged(self.device),
                 "dropped": dict(self.problem.dropped),
+                "comparator": asdict(self.problem.contract.comparator),
             },
             "source": self.source,
             "protocol": self.protocol.model_dump(mode="json"),

@@ -6,7 +6,10 @@ one flat buffer of equal slots, so that a turn's inputs are filled, and its outp
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,17 +100,26 @@ def leaf_from_json(data: Any) -> Leaf:
 
 
 def flatten(value: Any, *, shared: bool = True) -> tuple[Tree, list[torch.Tensor]]:
-    """Splits a nested value into its tree (JSON) and its tensors; the same tensor twice is one leaf where `shared`."""
+    """Splits a nested value into its tree (JSON) and its tensors; the same tensor twice is one leaf where `shared`.
+
+    Floats of a byte (fp8 and less) are codes there, whose bytes travel: like integers they are not scaled or moved.
+    """
     tensors: list[torch.Tensor] = []
     seen: dict[int, int] = {}
 
     def walk(node: Any) -> Tree:
         if isinstance(node, torch.Tensor):
-            if shared and id(node) in seen:
-                return {"tensor": seen[id(node)]}
-            seen[id(node)] = len(tensors)
-            tensors.append(node)
-            return {"tensor": seen[id(node)]}
+            kind, codes = {}, shared and node.dtype.is_floating_point and node.dtype.itemsize == 1
+            if codes:
+                kind = {"codes": str(node.dtype).removeprefix("torch.")}
+            if not shared or id(node) not in seen:
+                seen[id(node)] = len(tensors)
+                tensors.append(node.view(torch.uint8) if codes else node)
+            return {"tensor": seen[id(node)], **kind}
+        if shared and (fields := _fields(node)) is not None:
+            kind_of = type(node)
+            return {"record": {name: walk(getattr(node, name)) for name in fields},
+                    "type": [kind_of.__module__, kind_of.__qualname__]}  # fmt: skip
         if isinstance(node, list | tuple):
             return {"list" if isinstance(node, list) else "tuple": [walk(item) for item in node]}
         if isinstance(node, dict):
@@ -127,6 +139,10 @@ def flatten(value: Any, *, shared: bool = True) -> tuple[Tree, list[torch.Tensor
 
 def unflatten(tree: Tree, tensors: Sequence[torch.Tensor]) -> Any:
     """The nested value again, over other tensors."""
+    if "codes" in tree:
+        return tensors[tree["tensor"]].view(getattr(torch, tree["codes"]))
+    if "record" in tree:
+        return _record(tree["type"], {name: unflatten(item, tensors) for name, item in tree["record"].items()})
     ((kind, content),) = tree.items()
     if kind == "tensor":
         return tensors[content]
@@ -140,6 +156,27 @@ def unflatten(tree: Tree, tensors: Sequence[torch.Tensor]) -> Any:
     return items if kind == "list" else tuple(items)
 
 
+def _fields(node: Any) -> list[str] | None:
+    """Of an instance of a dataclass or a named tuple; None for everything else."""
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        return [field.name for field in dataclasses.fields(node)]
+    return list(node._fields) if isinstance(node, tuple) and hasattr(node, "_fields") else None
+
+
+def _record(type_name: Sequence[str], fields: dict[str, Any]) -> Any:
+    """An instance of a class of the problem's, which the same source has defined here, without its constructor."""
+    module, name = type_name
+    found: Any = sys.modules[module]
+    for part in name.split("."):
+        found = getattr(found, part)
+    if issubclass(found, tuple):
+        return found(**fields)
+    made = object.__new__(found)
+    for field, value in fields.items():
+        object.__setattr__(made, field, value)
+    return made
+
+
 def flatten_output(value: Any, device: str) -> tuple[Tree, list[torch.Tensor]]:
     """`flatten` of an output: every value a leaf of its own, in the order of sorted keys, Python numbers 0-d tensors.
 
@@ -149,6 +186,8 @@ def flatten_output(value: Any, device: str) -> tuple[Tree, list[torch.Tensor]]:
 
 
 def _normalise(value: Any, device: str) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype.itemsize == 1 and str(value.dtype)[6:] not in _DTYPES:
+        return value.view(torch.uint8)  # codes that nothing computes with: equal or not
     if isinstance(value, bool | int | float):
         return torch.tensor(value, device=device)
     if isinstance(value, list | tuple):
@@ -215,12 +254,28 @@ class Arena:
 
 
 def map_tensors(value: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The nested value with every tensor converted; namedtuples become tuples."""
+    """The nested value with every tensor converted; what holds them is new."""
     if isinstance(value, torch.Tensor):
         return convert(value)
+    if (fields := _fields(value)) is not None and not isinstance(value, tuple):
+        if not any(_holds_tensor(getattr(value, name)) for name in fields):
+            return value  # a configuration, perhaps with more to it than its fields
+        made = copy.copy(value)
+        for name in fields:
+            object.__setattr__(made, name, map_tensors(getattr(value, name), convert))
+        return made
     if isinstance(value, list | tuple):
         items = [map_tensors(item, convert) for item in value]
-        return items if isinstance(value, list) else tuple(items)
+        if isinstance(value, list):
+            return items
+        return type(value)(*items) if fields is not None else tuple(items)
     if isinstance(value, dict):
         return {key: map_tensors(item, convert) for key, item in value.items()}
     return value
+
+
+def _holds_tensor(value: Any) -> bool:
+    if (fields := _fields(value)) is not None:
+        return any(_holds_tensor(getattr(value, name)) for name in fields)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, torch.Tensor) or any(map(_holds_tensor, items))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -205,3 +207,41 @@ def test_map_tensors_reaches_every_tensor_and_keeps_the_nest():
     assert type(mapped[1]) is tuple
     assert mapped[1][1]["a"] == 1
     assert mapped[2:] == [3, None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    x: torch.Tensor
+    size: int
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: float
+
+
+def test_records_and_named_tuples_come_back_as_what_they_were() -> None:
+    value = [Record(torch.ones(2), 7), Pair(torch.zeros(3), 0.5)]
+    tree, leaves = flatten(value)
+    found = unflatten(json.loads(json.dumps(tree)), [leaf + 1.0 for leaf in leaves])
+    assert isinstance(found[0], Record)
+    assert isinstance(found[1], Pair)
+    assert (found[0].size, found[1].second) == (7, 0.5)
+    assert torch.equal(found[0].x, torch.full((2,), 2.0))
+    moved = map_tensors(value, lambda tensor: tensor.double())
+    assert (moved[0].x.dtype, moved[1].first.dtype, value[0].x.dtype) == (torch.float64, torch.float64, torch.float32)
+    assert type(moved[1]) is Pair
+    plain = Record([1, 2], 3)  # type: ignore[arg-type]
+    assert map_tensors(plain, lambda tensor: tensor) is plain
+
+
+def test_floats_of_a_byte_travel_as_codes_and_arrive_as_floats() -> None:
+    codes = torch.randn(4, 3).to(torch.float8_e4m3fn)
+    tree, leaves = flatten([codes, codes])
+    assert [leaf.dtype for leaf in leaves] == [torch.uint8]
+    found = unflatten(json.loads(json.dumps(tree)), leaves)
+    assert all(torch.equal(item.float(), codes.float()) for item in found)
+    assert found[0].dtype == torch.float8_e4m3fn
+    assert flatten_output(codes, "cpu")[1][0].dtype == torch.float8_e4m3fn  # an output is compared as numbers
+    rare = torch.zeros(3, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    assert flatten_output(rare, "cpu")[1][0].dtype == torch.uint8

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from kbenv.problems import load_problem
+
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "problem_sets.py"
 PROBLEM = """\
 import os
@@ -54,18 +56,43 @@ def test_each_reference_has_a_process_of_its_own_and_a_limit(
         source = PROBLEM.format(forward=forward, size=size)
         (tmp_path / "level1" / f"{number}_a.py").write_text(source)
     (tmp_path / "level1" / "8_broken.py").write_text("class Model: ...\n")
-    found = script.examine(tmp_path, "*", 0)
-    assert (found.problems, found.loaded) == (8, 7)
-    assert found.states == {"cpu": 1, "meta": 1, "gpu": 1, "package": 1, "limit": 2, "fails": 1}
-    assert found.failed == ["kernelbench/level1/3: KeyError: 'a'"]
-    assert "found no get_inputs" in found.refused[0]
-    text = script.report([found], judged=False)
-    assert "| kernelbench | unknown | MIT | 8 | 7 | 256 | 1 | 1 | 1 | 1 | 2 | 1 | - |" in text
-    assert "- kernelbench/level1/3: KeyError: 'a'" in text
+    found = script.examine(tmp_path, "*", 256, script.Record(None))
+    states = {row["id"].rsplit("/", 1)[1]: row["state"] for row in found.rows}
+    assert states == {
+        "1": "cpu", "2": "meta", "3": "fails", "4": "package", "5": "gpu", "6": "limit", "7": "limit", "8": "refused",
+    }  # fmt: skip
+    (failed,) = [row["words"] for row in found.rows if row["state"] == "fails"]
+    assert failed == "KeyError: 'a'"
 
 
-def test_what_is_on_record_is_read_back(script: ModuleType, tmp_path: Path) -> None:
-    assert script.read_record(None) == script.read_record(tmp_path / "none") == {}
-    record = tmp_path / "record.jsonl"
-    record.write_text('{"folder": "a", "name": "a", "version": null, "licence": "MIT", "problems": 3}\n')
-    assert script.read_record(record) == {"a": script.Found("a", None, "MIT", problems=3)}
+def test_what_is_on_record_is_not_run_again(script: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    row = {"folder": tmp_path.name, "id": "kernelbench/level1/1", "state": "cpu", "words": "", "ms": 1.0, "case": None}
+    script.Record(path).put(row)
+    with path.open("a") as lines:
+        lines.write('{"folder": "cut o')  # interrupted
+    (tmp_path / "level1").mkdir()
+    (tmp_path / "level1" / "1_a.py").write_text(PROBLEM.format(forward="raise KeyError('a')", size=8))
+    assert script.examine(tmp_path, "*", 256, script.Record(path)).rows == [row]
+
+
+def test_smaller_sizes_keep_what_is_small_and_what_is_no_size(script: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    constants = "batch_size = 128\nfeatures = 4096 * 2\ngroups = 16\nscale = 0.5\nshape = (2048, 3)\nname = 'x' * 2\n"
+    path.write_text(constants + PROBLEM.format(forward="pass", size="features"))
+    cut = script.smaller(load_problem(str(path)), 16, 512).source
+    assert cut.startswith(
+        "batch_size = 4\nfeatures = 512\ngroups = 16\nscale = 0.5\nshape = (128, 3)\nname = 'x' * 2\n"
+    )
+
+
+def test_references_are_judged_as_their_own_answers(script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "level1").mkdir()
+    for number, forward in ((1, "pass"), (2, "self.calls = getattr(self, 'calls', 0) + 1; x = x + self.calls")):
+        (tmp_path / "level1" / f"{number}_a.py").write_text(PROBLEM.format(forward=forward, size=64))
+    path = tmp_path / "record.jsonl"
+    found = script.examine(tmp_path, "*", 256, script.Record(path))
+    with script.Judges() as judges:
+        script.judge(found, tmp_path, script.Record(path), judges, float("inf"))
+    assert [row["verdict"] for row in found.rows] == ["PASSED", "WRONG_VALUE"]
+    assert "1 of 2" in script.report(found=[found], largest_mib=256, command=["--judge"])

@@ -11,6 +11,7 @@ import pytest
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems import list_problems, load_problem
+from kbenv.problems.loaders import core
 from kbenv.problems.loaders.file import MAX_SOURCE_BYTES
 
 SOURCE = """\
@@ -80,10 +81,18 @@ def test_patterns_match_ids_and_each_problem_is_listed_once() -> None:
     level1 = [problem.id for problem in list_problems("core/level1/*")]
     assert "core/level1/matmul" in level1
     assert all(id.startswith("core/level1/") for id in level1)
-    assert [problem.id for problem in list_problems("core/level1/*, core/level1/relu,core/level2/conv_b*")] == [
+    assert [problem.id for problem in list_problems("core/level1/*, core/level1/matmul,core/level2/conv_b*")] == [
         *level1,
         "core/level2/conv_bias_relu",
     ]
+
+
+def test_an_exercise_is_there_by_its_full_id_alone() -> None:
+    assert "core/level1/relu" in core.EXERCISES
+    assert set(core.EXERCISES) <= set(core.find())
+    assert "core/level1/relu" not in {problem.id for problem in list_problems("core/*,*relu*")}
+    assert "core/level1/relu" in {problem.id for problem in list_problems("core/level2/*,core/level1/relu")}
+    assert load_problem("core/level1/relu").id == "core/level1/relu"
 
 
 @pytest.mark.parametrize("inner", [".", "KernelBench"])
@@ -329,3 +338,15 @@ def test_a_constant_that_shares_its_line_is_not_rewritten_by_halves(tmp_path: Pa
     assert "in a line of its own" in refusal(
         write(tmp_path / "p.py", SOURCE.replace("N = 1000  # elements", "N = 1; M = 2"))
     )
+
+
+def test_a_core_problem_may_have_hidden_cases_and_arguments_that_are_written_into() -> None:
+    several, state = load_problem("core/level4/deviation_norm_any_shape"), load_problem("core/level4/streaming_moments")
+    assert [case.role for case in several.cases].count("hidden") >= 3
+    assert [case.role for case in several.cases].count("perf") == 1
+    for case in several.cases:
+        source = several.for_case(case.name).source_for("cuda")
+        assert all(f"\n{name} = {size}\n" in source for name, size in case.constants.items())
+    assert "COLUMNS = 4096\n" in several.source_for("cuda")
+    assert not any(str(case.constants["COLUMNS"]) in several.source_shown("cuda") for case in several.cases[1:-1])
+    assert state.contract.in_place == (0, 1)

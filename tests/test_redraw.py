@@ -443,3 +443,16 @@ def test_running_variances_are_drawn_widely_where_they_are_few(layers, least, mo
     assert most >= float(variances.max()) > most / 1.2
     again = tensors(build(make, set(redraw.drawn))[0])
     assert all(torch.equal(value, again[name]) for name, value in tensors(model).items())
+
+
+def test_running_variances_that_a_constructor_writes_itself_stay_in_both_models() -> None:
+    def make() -> nn.Module:
+        norm = nn.BatchNorm2d(16)
+        assert norm.running_var is not None
+        nn.init.uniform_(norm.running_var, 0.3, 1.0)
+        return norm
+
+    reference, first = build(make)
+    submission, _ = build(make, keys_from_json(keys_to_json(first.drawn)))
+    for model in (reference, submission):
+        assert torch.equal(tensors(model)["running_var"], tensors(plain(make))["running_var"])

@@ -119,7 +119,7 @@ def _import(arguments: argparse.Namespace) -> int:
     else:
         print(f"{arguments.path}: {form}")
         print(f"{len(problems)} of {len(problems) + len(refused)} load; {_licence(problems)}")
-        print_table(("JUDGED", "PROBLEMS", "SUCH AS"), _judged_table(problems))
+        print_table(("PROBLEMS", "JUDGED", "SUCH AS"), _judged_table(problems))
     return EXIT_REFUSED if refused else 0
 
 
@@ -132,12 +132,10 @@ def _licence(problems: Sequence[Problem]) -> str:
 
 
 def _judged_table(problems: Sequence[Problem]) -> list[tuple[str, str, str]]:
-    """What is said of judging them, with how many and the first: by the set's own types, one case at a time."""
+    """What is said of judging them, with how many and the first: by the set's own types."""
     groups: dict[str, list[str]] = {}
     for problem in problems:
-        one = problem.for_case(problem.cases[0].name) if len(problem.cases) > 1 else problem
-        dtype = next((case.dtype for case in one.cases if case.name == one.case), None) or one.contract.dtype
-        why = one.why_unjudged("fp32" if dtype in (None, "mixed") else dtype)
-        words = why or ("yes" if one is problem else "yes, a case at a time")
+        why = problem.why_unjudged(problem.own_precision or "fp32")
+        words = "yes" if len(problem.cases) < 2 else "yes, on all its cases"
         groups.setdefault(words if why is None else f"no: {why}", []).append(problem.id)
-    return [(words, str(len(ids)), ids[0]) for words, ids in sorted(groups.items(), key=lambda item: -len(item[1]))]
+    return [(str(len(ids)), words, ids[0]) for words, ids in sorted(groups.items(), key=lambda item: -len(item[1]))]

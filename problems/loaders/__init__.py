@@ -6,7 +6,7 @@ what it reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from kbenv.problems.loaders import (
     robust_kbench,
     tritonbench,
 )
-from kbenv.problems.problem import Contract, Problem
+from kbenv.problems.problem import REQUIRED_NAMES, Contract, Problem, defined_names
 
 __all__ = ["FORMATS", "LOADERS", "Loader", "load_file", "recognise"]
 
@@ -77,7 +77,7 @@ def recognise(folder: Path) -> Loader:
         raise ProblemNotFoundError(f"{folder}: no such file or folder")
     found = next((loader for loader in LOADERS if loader.recognises(folder)), None)
     if found is None:
-        raise ProblemNotFoundError(f"{folder}: in no format that is known; these are: {'; '.join(FORMATS)}")
+        raise ProblemNotFoundError(f"{folder}: in no format that is known; these are:{_listed(FORMATS)}")
     return found
 
 
@@ -90,4 +90,13 @@ def load_file(path: Path, id: str) -> Problem:
     text = file.read_text(path)
     if function_test.is_one(text) and "def get_init_inputs" not in text:
         return function_test.load(id, path, Contract(reference="function"))
+    if not set(REQUIRED_NAMES) & set(defined_names(file.parse(text, path).body)):
+        raise ProblemNotFoundError(
+            f"{path}: found no {', no '.join(REQUIRED_NAMES)}, and no line of #; one file is in one of these formats:"
+            f"{_listed(FORMATS[:2])}"
+        )
     return file.from_source(text, path=path, id=id, name=path.stem, level=None)
+
+
+def _listed(formats: Sequence[str]) -> str:
+    return " " + "; ".join(formats)

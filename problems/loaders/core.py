@@ -1,24 +1,35 @@
 """kbenv's own problems: the files `core/level{1,2,3,4}/*.py`, with ids such as "core/level1/relu".
 
 A file's docstring tells its category ("Category: activation.") and what bounds it ("Bound: 5.37 GB, 0.55 TFLOP."): the
-bytes of inputs, parameters and outputs, each moved once, and the operations of its products, at the GPU sizes.
+bytes of inputs, parameters and outputs, each moved once, and the operations of its products, at the GPU sizes. "Writes:
+0." names the arguments that forward writes into. A JSON file of the same name lists cases, hidden ones among them.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from kbenv.problems.loaders import file
-from kbenv.problems.problem import Origin, Problem
+from kbenv.problems.problem import Case, Contract, Origin, Problem
 
 PREFIX = "core/"
+EXERCISES: Mapping[str, str] = {
+    # benchmarks/results/cases.md, on an H200: plain kernels for the same operator are credited with 0.97x to 1.00x.
+    "core/level1/relu": "PyTorch's own kernel moves each byte once, at the speed of a copy",
+}
+"""Problems of levels 1 and 2 in which there is nothing to gain (less than 1.1 over the roofline), with why.
+
+They are there by their full names, for examples and tests, and in no pattern such as "core/*".
+"""
 _FOLDER = Path(__file__).resolve().parent.parent / "core"
 _LEVELS = (1, 2, 3, 4)
 _ORIGIN = Origin("core", "https://pypi.org/project/kbenv", "MIT")
 _CATEGORY = re.compile(r"^Category: ([\w ]+)\.", re.MULTILINE)
+_WRITES = re.compile(r"^Writes: ([\d, ]+)\.$", re.MULTILINE)
 _BOUND = re.compile(r"^Bound: ([\d.]+) GB(?:, ([\d.]+) TFLOP)?\.", re.MULTILINE)
 
 
@@ -39,11 +50,16 @@ def load(id: str, path: Path) -> Problem:
     """
     text = file.read_text(path)
     words = ast.get_docstring(file.parse(text, path)) or ""
-    category, bound = _CATEGORY.search(words), _BOUND.search(words)
+    category, bound, writes = _CATEGORY.search(words), _BOUND.search(words), _WRITES.search(words)
     hints: dict[str, float] = {}
     if bound is not None:
         hints = {"bytes": float(bound[1]) * 1e9, "flops": float(bound[2] or 0) * 1e12}
     return file.from_source(
         text, path=path, id=id, name=path.stem, level=int(path.parent.name.removeprefix("level")), origin=_ORIGIN,
-        category=category[1] if category else None, hints=hints,
+        category=category[1] if category else None, hints=hints, cases=_cases(path.with_suffix(".json")),
+        contract=Contract(in_place=tuple(map(int, writes[1].split(","))) if writes else ()),
     )  # fmt: skip
+
+
+def _cases(path: Path) -> tuple[Case, ...]:
+    return tuple(Case(**entry) for entry in json.loads(file.read_text(path))) if path.is_file() else ()

@@ -6,6 +6,7 @@ in place of the one in the file. The set's licence (since June 2026) restricts t
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +25,15 @@ LICENCE = "June 9 Researcher Reciprocity License 1.0"
 
 _ENTRY = "custom_kernel"
 _EXACT = re.compile(r"verbose_allequal")
-_WRITES = re.compile(r"^\s+(?:output|out|c|C|y)\[\s*(?:\.\.\.|:)\s*\] = |\.copy_\(", re.MULTILINE)
+_CHECK = "check_implementation"
+_CLOSE = {"verbose_allclose", "match_reference", "allclose"}
+_HARMLESS = {"ref_kernel", "len", "append", "join", "float", "numel", "isinstance", "tuple"}
+_CHECKER = """
+def _kbenv_check(arguments, output):
+    found = check_implementation(arguments[0], output)
+    return found[0] if isinstance(found, tuple) else not found
+"""
+_WRITES = re.compile(r"^\s+\w+\[\s*(?:\.\.\.|:)\s*\] = |\.copy_\(", re.MULTILINE)
 _MODEL = '''
 class {model}(torch.nn.Module):
     """Calls `{function}` with everything that `generate_input` made, as one argument."""
@@ -85,12 +94,15 @@ def load(id: str, path: Path) -> Problem:
         MODULE, *_modules(task, path), text, "import torch", _MODEL.format(model="Model", function="ref_kernel"),
         _INPUTS.format(),
     ]  # fmt: skip
+    comparator = _comparator(reference)
+    if comparator.kind == "custom" and _CHECK in names:
+        parts.append(_CHECKER)
     return file.from_source(
         "\n\n".join(part.strip("\n") + "\n" for part in parts), path=path, id=id, name=path.parent.name, level=None,
         cases=cases, shown=f"{shown}\n\n\ndef get_init_inputs():\n    return []\n",
         contract=Contract(
             reference="function", arguments="nested", weights="none", dtype=precision_of(types) if types else None,
-            comparator=_comparator(reference), in_place=_WRITES.search(reference) is not None,
+            comparator=comparator, in_place=(0,) if _WRITES.search(reference) else (),
             processes=max([1, *(int(case.constants["CASE"].get("world_size", 1)) for case in cases)]),
             entry=_ENTRY, adapter="import torch\n\n\n" + _MODEL.format(model="ModelNew", function=_ENTRY).strip(),
             requires=tuple(requires),
@@ -116,13 +128,24 @@ def _cases(task: Mapping[str, Any], path: Path) -> list[Case]:
 
 
 def _comparator(reference: str) -> Comparator:
-    """`make_match_reference` compares every element; whatever else a reference defines is a checker of its own."""
+    """What compares every element within tolerances, or all exactly, and what is a checker of the task's own."""
     if _EXACT.search(reference):
         return Comparator("exact")
     match = re.search(r"make_match_reference\(ref_kernel(.*?)\)", reference)
-    if match is None:
+    if match is None and not _only_close(ast.parse(reference)):
         return Comparator("custom")
-    return Comparator("allclose", {name: float(value) for name, value in re.findall(r"(\w+)=([-\d.e]+)", match[1])})
+    text = match[1] if match is not None else reference
+    return Comparator("allclose", {name: float(value) for name, value in re.findall(r"\b([ar]tol)=([-\d.e]+)", text)})
+
+
+def _only_close(tree: ast.Module) -> bool:
+    """Whether `check_implementation` calls nothing that compares but what compares every element."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == _CHECK:
+            calls = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+            names = {func.attr if isinstance(func, ast.Attribute) else ast.unparse(func) for func in calls}
+            return bool(names & _CLOSE) and names <= _CLOSE | _HARMLESS
+    return False
 
 
 def _modules(task: Mapping[str, Any], path: Path) -> list[str]:

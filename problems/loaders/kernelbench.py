@@ -1,8 +1,8 @@
 """Problems of a KernelBench checkout: its file `level1/19_ReLU.py` is the problem "kernelbench/level1/19".
 
 Level 4 asks a hub for its models' configurations when it is loaded. Here those come from `hub.json` (the published
-sizes) and weights are random, so that it runs without a network; by its path a file is taken as it is, and then finds
-what a mounted cache holds.
+sizes), weights are random and the model is in evaluation mode, as pretrained ones come, so that it runs without a
+network. By its path a file is taken as it is, and asks the hub, which no sandbox reaches.
 """
 
 from __future__ import annotations
@@ -118,8 +118,11 @@ def without_hub(text: str, path: Path) -> str:
     if match[1] not in known:
         raise ProblemNotFoundError(f"{path}: asks a hub for {match[1]}; known are {', '.join(sorted(known))}")
     text = text.replace("AutoConfig.from_pretrained(model_name)", f"AutoConfig.for_model(**{known[match[1]]!r})")
-    return re.sub(r"(AutoModel\w*)\.from_pretrained\(self\.model_name, config=self\.config\)",
-                  r"\1.from_config(self.config)", text)  # fmt: skip
+    return re.sub(
+        r"(AutoModel\w*)\.from_pretrained\(self\.model_name, config=self\.config\)",
+        r"\1.from_config(self.config).eval()",
+        text,
+    )  # fmt: skip; as from_pretrained leaves it
 
 
 def _find_files(folder: Path) -> dict[str, Path]:

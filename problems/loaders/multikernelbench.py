@@ -24,6 +24,7 @@ FORMAT = "MultiKernelBench: reference/<category>/<name>.py, with get_inputs, or 
 _URL = "https://github.com/wzzll123/MultiKernelBench"
 _GROUPS = "get_input_groups"
 _TIMED_ELEMENTS = 2**28  # a case of more takes minutes to draw
+_SHOWN_CASES = 40
 _MACHINERY = '''
 import io
 
@@ -65,7 +66,10 @@ def load(id: str, path: Path) -> Problem:
     if f"def {_GROUPS}(" in text and "def get_inputs(" not in text:
         lines = _case_lines(path.with_suffix(".json"))
         cases = tuple(_cases(lines))
-        shown, text = text, text.rstrip() + "\n\n" + _MACHINERY.format(lines="\n".join(f"    {x!r}," for x in lines))
+        shown, text = (
+            _with_cases(text, lines),
+            text.rstrip() + "\n\n" + _MACHINERY.format(lines="\n".join(f"    {x!r}," for x in lines)),
+        )
     elif types := float_types(text) - {"float32"}:
         contract = Contract(dtype=precision_of(types))
     return file.from_source(
@@ -73,6 +77,14 @@ def load(id: str, path: Path) -> Problem:
         cases=cases if len(cases) > 1 else (), contract=contract, shown=shown,
         origin=Origin("multikernelbench", _URL, "MIT", version=commit_of(path.parent)),
     )  # fmt: skip
+
+
+def _with_cases(text: str, lines: list[str]) -> str:
+    """What a prompt shows: `get_input_groups` reads a file that nobody has there."""
+    told = [f"#   {index}: {line}" for index, line in enumerate(lines[:_SHOWN_CASES])]
+    if len(lines) > _SHOWN_CASES:
+        told.append(f"#   and {len(lines) - _SHOWN_CASES} more")
+    return "\n".join([text.rstrip(), "", "", "# What that file holds, a line for each value of CASE:", *told, ""])
 
 
 def _case_lines(path: Path) -> list[str]:

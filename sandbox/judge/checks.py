@@ -14,6 +14,7 @@ import torch
 from .anatomy import describe
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault
+from .own_rule import rule_of
 from .probe import apply_probe
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Checks:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        job.truth = rule_of(job)
         self._nonfinite_allowed = False
         """Whether the reference's own output held NaN or infinity in a standard trial."""
 

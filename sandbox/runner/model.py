@@ -16,6 +16,7 @@ import torch
 from ..buffers import descriptor_bytes
 from ..layout import map_tensors
 from .redraw import Redraw
+from .switch import dtype_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -62,15 +63,16 @@ def build(
 ) -> Any:
     """Constructs `entry` as upstream does: seed, `get_init_inputs`, seed, constructor on the CPU, then moved and cast.
 
-    Casts are float-only: `Module.to(dtype)` leaves integer parameters and buffers alone. `redraw` replaces constant
-    parameters meanwhile.
+    Casts are float-only: `Module.to(dtype)` leaves integer parameters and buffers alone; a problem may keep its types.
+    `redraw` replaces constant parameters meanwhile.
     """
+    dtype = dtype_of(problem, DTYPES[precision])
     model_class = getattr(module, entry, None)
     if model_class is None:
         raise NoModelError(f"the source defines no class {entry}")
     with torch.no_grad():
         torch.manual_seed(seed)
-        init_inputs = cast_inputs(problem.get_init_inputs(), device, DTYPES[precision])
+        init_inputs = cast_inputs(problem.get_init_inputs(), device, dtype)
         torch.manual_seed(seed)
         keywords = init_inputs if isinstance(init_inputs, dict) else {}
         with redraw.during_construction() if redraw is not None else contextlib.nullcontext():
@@ -80,7 +82,7 @@ def build(
         if not callable(model):
             raise NoModelError(f"{entry} cannot be called; it needs a forward method")
         if isinstance(model, torch.nn.Module):
-            model = model.to(device=device, dtype=DTYPES[precision])
+            model = model.to(device=device, dtype=dtype)
     return model
 
 
@@ -89,8 +91,8 @@ def in_double(model: Any) -> Any:
     return copy.deepcopy(model).to(torch.float64)
 
 
-def cast_inputs(inputs: Any, device: str, dtype: torch.dtype) -> Any:
-    """Tensors to `device`, floating ones to `dtype`; integers keep their type (class indices stay indices)."""
+def cast_inputs(inputs: Any, device: str, dtype: torch.dtype | None) -> Any:
+    """Tensors to `device`, floating ones to `dtype` unless it is None; integers keep their type (class indices do)."""
     return map_tensors(
         inputs, lambda tensor: tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
     )

@@ -102,7 +102,9 @@ class Redraw:
                 self._draw("parameter", parameter.data)
         if self._known is None and _are_few(self.drawn):  # only now is it known how many there are
             for key, tensor in self._variances:
-                tensor.copy_(_values(self._secret, key, wide=True))
+                narrow = _values(self._secret, key, wide=False).to(tensor)
+                if torch.equal(tensor, narrow):  # else the constructor has written values of its own since
+                    tensor.copy_(_values(self._secret, key, wide=True))
 
     @torch.no_grad()
     def _draw(self, kind: str, tensor: torch.Tensor) -> torch.Tensor:

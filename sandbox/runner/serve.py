@@ -21,7 +21,17 @@ import torch
 
 from ..buffers import Mapping, create_mapping, wait_for_value
 from ..confine import begin
-from ..layout import Arena, Layout, UnsupportedError, flatten, flatten_output, leaf_from_json, leaf_of, unflatten
+from ..layout import (
+    Arena,
+    Layout,
+    UnsupportedError,
+    flatten,
+    flatten_output,
+    leaf_from_json,
+    leaf_of,
+    map_tensors,
+    unflatten,
+)
 from ..wire import Channel, ClosedError, Message
 from . import model as models
 from .compiler import Compiler
@@ -31,6 +41,7 @@ from .extension import Extensions
 from .parameters import Perturbation, describe_tensors, generator_state, seed_generators
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .rounded import RoundedOperators
+from .switch import BITS, CHECKER, WRITES, Written, as_bits, dtype_of
 from .tool import Tools
 from .trace import trace
 from .truncated import TruncatedProducts
@@ -99,7 +110,8 @@ class Runner(Tools):
         self._role = role
         self._problem: Any = None
         self._model: Callable[..., Any] | None = None
-        self._precision = torch.float32
+        self._dtype: torch.dtype | None = torch.float32
+        self._written = Written()
         self._exact_model: Any = None
         self._mappings: dict[str, Mapping] = {}
         self._fill: list[torch.Tensor] = []
@@ -118,8 +130,9 @@ class Runner(Tools):
     def do_load(self, message: Message, _: list[int]) -> Message:
         """Executes the problem's source (for its `get_init_inputs`) and builds the model."""
         flags = models.set_tf32(message["tf32"])
-        self._precision = models.DTYPES[message["precision"]]
         self._problem = models.load_module("problem", message["problem"])
+        self._dtype = dtype_of(self._problem, models.DTYPES[message["precision"]])
+        self._written = Written(getattr(self._problem, WRITES, ()))
         module = self._problem if message["source"] is None else models.load_module("submission", message["source"])
         wanted = message["redraw"]
         redraw = None
@@ -194,6 +207,16 @@ class Runner(Tools):
         del inputs, tensors, outputs, output_tensors
         return self.do_trim({}, []) | answer
 
+    def do_check(self, message: Message, _: list[int]) -> Message:
+        """The problem's own checker on what lies in a slot: the reference's only."""
+        slot = message["slot"]
+        arguments = map_tensors(self._arguments[slot], torch.clone)
+        output = unflatten(self._output_tree, [view.clone() for view in self._outputs.views(slot)])
+        output = output[0] if self._written.positions else output
+        output = tuple(output) if isinstance(output, list) else output  # as functions return several values
+        with torch.no_grad():
+            return {"passed": bool(getattr(self._problem, CHECKER)(arguments, output))}
+
     def do_attach_exact(self, message: Message, descriptors: list[int]) -> Message:
         """Maps one slot for outputs in float64."""
         layout = Layout([leaf_from_json(leaf) for leaf in message["leaves"]])
@@ -222,7 +245,7 @@ class Runner(Tools):
         torch.set_default_dtype(torch.float64)  # what forward makes without a dtype
         try:
             with torch.no_grad():
-                outputs = self._exact_model(**inputs) if isinstance(inputs, dict) else self._exact_model(*inputs)
+                outputs = self._apply(inputs, self._exact_model)
             tree, tensors = flatten_output(outputs, self._device)
         finally:
             torch.set_default_dtype(before)
@@ -266,7 +289,7 @@ class Runner(Tools):
                     inputs = self._problem.get_inputs()
             else:
                 inputs = self._problem.get_inputs()
-            return models.cast_inputs(inputs, self._device, self._precision)
+            return models.cast_inputs(inputs, self._device, self._dtype)
 
     # -- an audit's questions -----------------------------------------------------------------------------------------
 
@@ -321,7 +344,8 @@ class Runner(Tools):
             self._output_tree = message["output_tree"]
             self._inputs = Arena(self._mappings["inputs"].flat, layouts["inputs"], message["slots"])
             self._outputs = Arena(self._mappings["outputs"].flat, layouts["outputs"], message["slots"])
-            self._arguments = [unflatten(self._input_tree, self._inputs.views(s)) for s in range(message["slots"])]
+            used = range(0 if self._role == "null" else message["slots"])
+            self._arguments = [unflatten(self._input_tree, self._inputs.views(slot)) for slot in used]
         if self._role == "null":
             self._fill = [torch.ones_like(view) for view in self._outputs.views(0)]
         return {}
@@ -404,11 +428,14 @@ class Runner(Tools):
             for view, tensor in zip(views, tensors, strict=True):
                 view.copy_(tensor)
 
-    def _apply(self, arguments: Any) -> Any:
-        assert self._model is not None
+    def _apply(self, arguments: Any, model: Callable[..., Any] | None = None) -> Any:
+        model = model or self._model
+        assert model is not None
         if isinstance(arguments, dict):
-            return self._model(**arguments)
-        return self._model(*arguments)
+            return model(**arguments)
+        lent = self._written.lend(arguments)
+        output = self._written.join(model(*lent), lent)
+        return as_bits(output) if getattr(self._problem, BITS, False) else output
 
     def _check(self, outputs: Any) -> list[torch.Tensor]:
         if isinstance(outputs, torch.Tensor) and self._output_tree == {"tensor": 0}:  # the usual case, fast

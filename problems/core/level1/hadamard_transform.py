@@ -3,7 +3,7 @@
 Category: transform.
 Twelve steps of sums and differences on rows of 4096: a whole row fits into the registers of one block, so that one read
 and one write are enough. Step by step the matrix goes through memory twelve times. As a matrix product it would take
-170 times as many operations.
+340 times as many: 4096 multiplications with additions an element against 12 additions.
 Bound: 0.537 GB.
 """
 

@@ -1,7 +1,7 @@
 """The softmax of five matrices of different width, by one module.
 
 Category: dynamic shapes.
-Widths of 1 to 40001, most of them no multiple of anything: one kernel has to serve them all, with a path for rows that
+Widths of 3 to 40001, most of them no multiple of anything: one kernel has to serve them all, with a path for rows that
 fit a warp, a block, or neither, and no load beyond a row's end. What is tuned for one of them loses on another.
 Bound: 2.68 GB.
 """
