@@ -100,7 +100,8 @@ class Contract:
         comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched"; for
             "custom" the source defines `_kbenv_check(arguments, output)`.
         outputs: what is declared of them; empty where nothing is.
-        in_place: positions of the arguments that the reference writes into; what becomes of them is judged as well.
+        in_place: positions of the arguments that the reference writes into, -1 for all of them; what becomes of them is
+            judged as well.
         destination: whether the set's submissions write into outputs that they are given.
         random: whether the outputs are random by contract.
         processes: how many processes of a group run the reference at once.

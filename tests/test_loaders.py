@@ -276,11 +276,24 @@ def test_a_function_s_problem_makes_the_calls_of_its_test(kernelbench_x: Path) -
     problem = only(kernelbench_x)
     assert (problem.id, problem.category) == ("kernelbench-x/Quantization/scale", "quantization")
     inputs, outputs = run(problem)
-    assert [len(positional) for positional, _ in inputs] == [1, 1, 1, 1, 2]
-    assert [str(output.dtype)[-2:] for output in outputs] == ["32", "64", "64", "32", "32"]
+    assert [len(positional) for positional, _ in inputs] == [1, 1, 1, 1, 1, 2]
+    assert [str(output.dtype)[-2:] for output in outputs] == ["32", "64", "64", "32", "32", "32"]
     assert torch.equal(outputs[0], torch.tensor([2.0, 4.0]))
     assert torch.equal(outputs[1], (inputs[1][0][0] * 3.0).double())
-    assert torch.equal(outputs[4], torch.tensor([-1.0, -1.0]))
+    assert torch.equal(outputs[5], torch.tensor([-1.0, -1.0]))
+
+
+def test_calls_that_write_into_their_arguments_are_inputs_where_the_function_has_such_methods(
+    kernelbench_x: Path,
+) -> None:
+    assert only(kernelbench_x).contract.in_place == (-1,)
+    (path,) = (kernelbench_x / "data" / "kernelbenchx").glob("*/scale.py")
+    path.write_text(
+        FUNCTION.replace("out.copy_(input * factor)", "torch.mul(input, factor, out=out)") + SEPARATOR + TEST
+    )
+    problem = only(kernelbench_x)
+    assert problem.contract.in_place == ()
+    assert [len(positional) for positional, _ in run(problem)[0]] == [1, 1, 1, 1, 2]  # not the one with `out`
 
 
 def test_a_test_s_own_seed_does_not_fix_the_draws(kernelbench_x: Path) -> None:

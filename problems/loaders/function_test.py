@@ -46,7 +46,7 @@ def get_inputs():
         def recorded(*positional, **named):
             before = {call}
             result = function(*positional, **named)  # where it raises, as tests of bad arguments do, it is no input
-            if _same(before, {call}):  # nor where it writes into its arguments, which are read-only for a submission
+            if {writes} or _same(before, {call}):  # a call that writes into its arguments otherwise is no input
                 calls.append(before)
             return result
 
@@ -86,6 +86,7 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
         raise ProblemNotFoundError(f"{path}: expected a function, a line of #, and a test; found no line of #")
     reference, test = text[: match.start()].rstrip(), text[match.end() :]
     functions = _entries(file.parse(reference, path), file.parse(test, path), path)
+    writes = _writes(file.parse(reference, path))
     call, table = _model_text(functions)
     adapter = UNPACK.lstrip() + "\n" + call.format(model="ModelNew", name=functions[0], table=table)
     imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in text else ""
@@ -97,12 +98,13 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
         SAME,
         *_embedded(modules or {}),
         _test_text(test, functions, path.stem),
-        _inputs_text(functions),
+        _inputs_text(functions, writes=writes),
     ]
     return file.from_source(
         "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
         path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),
-        contract=replace(contract, arguments="nested", weights="none", entry=functions[0], adapter=adapter), **facts,
+        contract=replace(contract, arguments="nested", weights="none", in_place=(-1,) if writes else (),
+                         entry=functions[0], adapter=adapter), **facts,
     )  # fmt: skip
 
 
@@ -137,11 +139,20 @@ def _test_text(test: str, functions: list[str], own_module: str) -> str:
     return f"def _test({', '.join(functions)}):\n{body}\n"
 
 
-def _inputs_text(functions: list[str]) -> str:
+def _writes(reference: ast.Module) -> bool:
+    """Whether it has methods that write into tensors, such as `add_`: into its arguments, perhaps."""
+    called = [node.func.attr for node in ast.walk(reference) if isinstance(node, ast.Call)
+              and isinstance(node.func, ast.Attribute)]  # fmt: skip
+    return any(name.endswith("_") and not name.startswith("_") and not name.startswith("requires") for name in called)
+
+
+def _inputs_text(functions: list[str], *, writes: bool) -> str:
     call = "[_packed(positional), _packed(named)]"
     if len(functions) > 1:
         call = "[name, _packed(positional), _packed(named)]"
-    return _INPUTS.format(call=call, recorders=", ".join(f'record("{name}", {name})' for name in functions))
+    return _INPUTS.format(
+        call=call, writes=writes, recorders=", ".join(f'record("{name}", {name})' for name in functions)
+    )
 
 
 def _embedded(modules: dict[str, Path]) -> list[str]:

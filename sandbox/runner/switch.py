@@ -5,6 +5,7 @@ kbenv writes these constants behind a source, for reference and submission alike
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..layout import map_tensors
 KEEPS_TYPES = "_kbenv_keeps_types"
 """True: floating inputs and weights keep the types that they are made in, whatever the precision."""
 WRITES = "_kbenv_writes"
-"""Positions of arguments that forward may write into; what they hold after the call are outputs too."""
+"""Positions of arguments that forward may write into, -1 for all; what they hold after the call are outputs too."""
 
 BITS = "_kbenv_bits"
 """True: floating outputs are given as their bits, which are equal or not."""
@@ -58,13 +59,16 @@ class Written:
         if not self.positions:
             return arguments
         lent = list(arguments)
-        for position in self.positions:
+        for position in self._in(lent):
             lent[position] = self._copy(position, lent[position])
         return lent
 
     def join(self, output: Any, lent: Any) -> Any:
         """The output, with what became of those arguments."""
-        return [output, [lent[position] for position in self.positions]] if self.positions else output
+        return [output, [lent[position] for position in self._in(lent)]] if self.positions else output
+
+    def _in(self, lent: list[Any]) -> Sequence[int]:
+        return range(len(lent)) if -1 in self.positions else self.positions
 
     def _copy(self, position: int, argument: Any) -> Any:
         count = 0
