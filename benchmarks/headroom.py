@@ -280,6 +280,9 @@ def measure_device(device: str) -> tuple[float, float]:
         del source, target
         a, b = (torch.randn(rows, rows, device=device) for _ in range(2))
         product_ms = time_ms(lambda: a @ b, device)
+        del a, b
+        if device == "cuda":
+            torch.cuda.empty_cache()  # a dozen processes share the memory
         _DEVICE_RATES[device] = 2 * size * 4 / copied_ms * 1e3, 2 * rows**3 / product_ms * 1e3
     return _DEVICE_RATES[device]
 
