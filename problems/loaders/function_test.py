@@ -140,7 +140,13 @@ def _test_text(test: str, functions: list[str], own_module: str) -> str:
 
 
 def _writes(reference: ast.Module) -> bool:
-    """Whether it has methods that write into tensors, such as `add_`: into its arguments, perhaps."""
+    """Whether it has methods that write into tensors, such as `add_`, or adds to a parameter: to its caller's, perhaps."""
+    for function in ast.walk(reference):
+        if isinstance(function, ast.FunctionDef):
+            parameters = {argument.arg for argument in function.args.args}
+            added = [node.target for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
+            if any(isinstance(target, ast.Name) and target.id in parameters for target in added):
+                return True
     called = [node.func.attr for node in ast.walk(reference) if isinstance(node, ast.Call)
               and isinstance(node.func, ast.Attribute)]  # fmt: skip
     return any(name.endswith("_") and not name.startswith("_") and not name.startswith("requires") for name in called)
