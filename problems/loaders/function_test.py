@@ -140,7 +140,7 @@ def _test_text(test: str, functions: list[str], own_module: str) -> str:
 
 
 def _writes(reference: ast.Module) -> bool:
-    """Whether it has methods that write into tensors, such as `add_`, or adds to a parameter: to its caller's, perhaps."""
+    """Whether it has methods that write into tensors, such as `add_`, or adds to a parameter: its caller's, perhaps."""
     for function in ast.walk(reference):
         if isinstance(function, ast.FunctionDef):
             parameters = {argument.arg for argument in function.args.args}
