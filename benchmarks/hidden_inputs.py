@@ -32,7 +32,7 @@ from kbenv.problems import Problem
 from kbenv.problems.loaders import kernelbench_verified
 from kbenv.problems.loaders.reduction import on_default_device
 from kbenv.protocol import D1_D4
-from kbenv.sandbox.judge.job import _scale
+from kbenv.sandbox.judge.slots import scale_slots
 from kbenv.sandbox.layout import Arena, Layout, flatten, leaf_of, unflatten
 
 NAMES = tuple(hidden.name for hidden in D1_D4)
@@ -158,7 +158,7 @@ def scaled(inputs: list[Any], factor: float) -> Any:
     for view, tensor in zip(arena.views(0), tensors, strict=True):
         view.copy_(tensor)
     if factor != 1.0:
-        _scale(arena, 0, 1, factor)
+        scale_slots(arena, 0, 1, factor)
     return unflatten(tree, arena.views(0))
 
 
