@@ -41,6 +41,8 @@ _SETTLED = 0.7
 _ROUNDING = 2.0**-24
 """Of an output's usual size, an error is allowed for on other inputs: exp(x) - 1 may be computed by exponential and
 subtraction, and is off by that where x is tiny and the reference, which knows better, is not."""
+_SUMMED = 4.0
+"""Roundings, times `element_factor`."""
 _FAR = 4.0
 """Times a block's limit: where what is within alone would pass, those beyond are what is wrong with the block."""
 _LEAST_BLOCKS = 8
@@ -138,6 +140,13 @@ class Scale:
     def usual(self) -> float:
         """Root mean square of the median block."""
         return float((self.value.squares / self.value.size).median().sqrt()) if len(self.value.size) else 0.0
+
+    def size_around(self, places: torch.Tensor) -> torch.Tensor:
+        """Root mean square of the slice along the outermost axis that each place, in the order of memory, is in."""
+        of_slice = torch.arange(len(self.value.size), device=places.device) * self.length // self.slice_length
+        sums = torch.zeros(2, int(of_slice[-1]) + 1, dtype=torch.float64, device=places.device)
+        sums.index_add_(1, of_slice, torch.stack([self.value.size, self.value.squares]))
+        return (sums[1] / sums[0]).sqrt()[of_slice[places // self.length]]
 
     def bounds(self, relative: float, absolute: float) -> Bounds:
         """What blocks are judged by; errors are at least `relative` to the values, and at least `absolute`."""
@@ -253,6 +262,13 @@ class Calibration:
                 if scale.relative < ILL_CONDITIONED:
                     self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
         return max((scale.relative for (of_slot, _), scale in self._scales.items() if of_slot == slot), default=0.0)
+
+    def least_error(self, slot: int, index: int, places: torch.Tensor) -> torch.Tensor:
+        """What may be off at single elements of an output at least, float64.
+
+        A running sum that comes near zero has the errors of what it was before: some roundings of its slice's size.
+        """
+        return _SUMMED * _ROUNDING * self._scales[slot, index].size_around(places)
 
     def compare(
         self, expected: Arena, found: Arena, slot: int, fp32: Arena, inputs: Sequence[torch.Tensor], *,

@@ -192,7 +192,7 @@ class Truth:
         count = sum(map(len, outside.values()))
         if count == 0 or comparison.mismatched > count or count > _FEW + _FEW_SHARE * comparison.elements:
             return comparison
-        errors = {index: torch.zeros(len(places), dtype=torch.float64) for index, places in outside.items()}
+        errors = {index: calibration.least_error(slot, index, places).cpu() for index, places in outside.items()}
         for run in range(1, _CLOSER_RUNS + 1):
             self._run_jittered(slot, 1, flags, run)
             for index, places in outside.items():
