@@ -16,7 +16,6 @@ from kbenv.sandbox.judge.calibration import (
     Calibration,
     Closer,
     Rule,
-    clearly_within,
     float64_leaf,
     tied_indices,
 )
@@ -500,7 +499,7 @@ def test_what_the_quick_test_settles_the_whole_one_lets_pass(case, error, seed):
     e, f = (arena_of(*([x] for x in run)) for run in (case.fp32, found))
     own = Reference([widened(x) for x in case.fp32], case.fp32, [])
     for slot in range(len(found)):
-        quick = clearly_within(RULE, e, f, slot, "cpu")
+        quick = Calibration(RULE, "cpu").settle(e, f, slot)
         if quick is None:
             return
         assert quick.passed
@@ -516,7 +515,31 @@ def test_what_is_wrong_the_quick_test_does_not_settle(expected, found):
     for place in (0, 299, 599, 600):
         e, f = torch.zeros(601), torch.zeros(601)
         e[place], f[place] = expected, found
-        assert clearly_within(RULE, arena_of([e.view(1, -1)]), arena_of([f.view(1, -1)]), 0, "cpu") is None
+        assert Calibration(RULE, "cpu").settle(arena_of([e.view(1, -1)]), arena_of([f.view(1, -1)]), 0) is None
+
+
+@settings(max_examples=80, deadline=None)
+@given(references(), st.sampled_from([0.0, 1e-5, 1e-3, 3e-3, 1e-2]), st.integers(0, 10**6))
+def test_what_earlier_errors_settle_the_whole_test_lets_pass(case, error, seed):
+    """The errors of slot 0, on the fp32 reference in the place of float64, as timed calls are judged."""
+    generator = torch.Generator().manual_seed(seed)
+    found = [
+        like(x, widened(x) * (1 + error * torch.randn(x.shape, generator=generator).double())).to(x.dtype)
+        for x in case.fp32
+    ]
+    e, f, v = (arena_of(*([x] for x in run)) for run in (case.fp32, found, case.variants[0]))
+    calibration = Calibration(RULE, "cpu")
+    calibration.begin(e, 0)
+    calibration.add_variant(e, v, 0)
+    calibration.finish(0, lasting=True)
+    for slot in range(len(found)):
+        quick = calibration.settle(e, f, slot)
+        calibration.begin(e, slot)
+        calibration.add_variant(e, v, slot)
+        calibration.finish(slot, lasting=False)
+        if quick is not None:
+            assert quick.passed
+            assert calibration.compare(e, f, slot, e, []).passed
 
 
 def test_of_a_tie_either_index_may_be_returned_and_no_other():

@@ -55,6 +55,14 @@ def off_by(e: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return v - e if e.dtype is torch.float64 else v.float() - e.float()
 
 
+def root_mean_squares(part: torch.Tensor, length: int) -> torch.Tensor:
+    """By block, float64; NaN or infinite where an element is."""
+    whole = len(part) // length * length
+    pieces = [piece for piece in (part[:whole].view(-1, length), part[whole:].view(1, -1)) if piece.numel() > 0]
+    norms = [torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) / math.sqrt(x.shape[1]) for x in pieces]
+    return torch.cat(norms)
+
+
 def summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:
     """Of finite elements within fp32's range."""
     summaries = [_summarise_part(part, length) for part in parts]

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from ..layout import Arena, Leaf
-from .blocks import LEAST_FOR_RMS, PLAIN, Blocks, block_length, off_by, slice_length, summarise
+from .blocks import LEAST_FOR_RMS, PLAIN, Blocks, block_length, off_by, root_mean_squares, slice_length, summarise
 from .compare import CHUNK_ELEMENTS, Comparison, describe_element
 
 _LEAST = 1.2e-38
@@ -169,37 +169,6 @@ class Scale:
         return Bounds(size, value, error, self.largest_error, relative)
 
 
-def clearly_within(rule: Rule, expected: Arena, found: Arena, slot: int, device: str) -> Comparison | None:
-    """A test in fp32 arithmetic that suffices: None where it does not settle the matter.
-
-    In every block the largest difference from the fp32 reference is at most `rms_floor` times the mean of the absolute
-    values, which root mean squares of error and of value bound from both sides: no square to overflow or vanish.
-    """
-    into = Comparison()
-    for index, leaf in enumerate(expected.layout.leaves):
-        length = block_length(leaf)
-        for e, f in zip(
-            _parts(expected, slot, index, length, device), _parts(found, slot, index, length, device), strict=True
-        ):
-            into.elements += e.numel()
-            if torch.equal(e, f):
-                continue
-            if not leaf.torch_dtype.is_floating_point or leaf.torch_dtype is torch.float64:
-                return None
-            value, difference = e.float().abs(), (f.float() - e.float()).abs()
-            whole = len(value) // length * length
-            for v, d in ((value[:whole].view(-1, length), difference[:whole].view(-1, length)),
-                         (value[whole:].view(1, -1), difference[whole:].view(1, -1))):  # fmt: skip
-                if d.numel() == 0:
-                    continue
-                limit, largest = rule.rms_floor * v.mean(dim=1), d.amax(dim=1)
-                if not bool(((largest <= limit) & torch.isfinite(limit)).all()):  # NaN is not within
-                    return None
-                into.add_errors(index, float(largest.max()), 0.0)
-                into.tolerance_used = max(into.tolerance_used, float((largest / limit).nan_to_num(0.0).max()))
-    return into
-
-
 class Calibration:
     """What is expected in a slot, and how sure that is."""
 
@@ -262,6 +231,30 @@ class Calibration:
                 if scale.relative < ILL_CONDITIONED:
                     self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
         return max((scale.relative for (of_slot, _), scale in self._scales.items() if of_slot == slot), default=0.0)
+
+    def settle(self, expected: Arena, found: Arena, slot: int) -> Comparison | None:
+        """A test in few passes that suffices: None where it does not settle the matter.
+
+        In every block the differences from the fp32 reference are within what `compare` allows whatever the reference's
+        error on these inputs is: the floors, and the errors that earlier slots have shown.
+        """
+        into = Comparison()
+        for index, leaf in enumerate(expected.layout.leaves):
+            length, relative = block_length(leaf), self.relative.get(index, 0.0)
+            for e, f in zip(
+                _parts(expected, slot, index, length, self._device), _parts(found, slot, index, length, self._device),
+                strict=True,
+            ):  # fmt: skip
+                if torch.equal(e, f):
+                    into.elements += e.numel()
+                elif not leaf.torch_dtype.is_floating_point:
+                    return None
+                else:
+                    value = root_mean_squares(e, length)
+                    bounds = Bounds(torch.full_like(value, length), value, value * relative, 0 * value, relative)
+                    if not _settle(self.rule, into, index, 0, length, bounds, e, f):
+                        return None
+        return into
 
     def least_error(self, slot: int, index: int, places: torch.Tensor) -> torch.Tensor:
         """What may be off at single elements of an output at least, float64.

@@ -1,8 +1,8 @@
 """What is right: the reference's outputs, how sure they are, and whether the submission's agree.
 
 Under a protocol with a calibrated tolerance a check is held against the reference in float64, and its tolerance comes
-from the reference's own errors on the same inputs (`calibration`); where the output is all but equal to the fp32
-reference that is settled without. A timed call is held against the exact fp32
+from the reference's own errors on the same inputs (`calibration`); where the output is as close to the fp32 reference
+as earlier checks allow in any case, that is settled without. A timed call is held against the exact fp32
 reference, its tolerance from one more run on inputs moved by a unit in the last place, under the baseline's flags, and
 from the errors that the checks have shown. Where float64 is impossible (an operator without it, no memory) the fp32
 reference stands for it, and the verdict says so.
@@ -21,7 +21,7 @@ from ..buffers import Buffer, create_buffer
 from ..layout import Arena, Layout
 from .arm import REFERENCE_S, ArmError
 from .blocks import off_by
-from .calibration import ILL_CONDITIONED, Calibration, Closer, Deviation, Rule, clearly_within, float64_leaf
+from .calibration import ILL_CONDITIONED, Calibration, Closer, Deviation, Rule, float64_leaf
 from .compare import Comparison, compare
 from .faults import InfrastructureFault
 from .probe import jitter
@@ -111,7 +111,7 @@ class Truth:
         job, calibration = self._job, self._calibration
         if calibration is None:
             return self._compare_fixed(slot, 1)
-        quick = clearly_within(calibration.rule, job.store.expected, job.store.snapshot, slot, job.device)
+        quick = calibration.settle(job.store.expected, job.store.snapshot, slot)
         if quick is not None and (not with_ceiling or self._within_ceiling(slot, job.store.snapshot).passed):
             return quick
         found = self._kept(slot, 1)
@@ -157,7 +157,7 @@ class Truth:
             return self._compare_fixed(first, calls)
         comparison, doubtful = Comparison(), []
         for slot in range(first, first + calls):
-            quick = clearly_within(calibration.rule, job.store.expected, job.store.snapshot, slot, job.device)
+            quick = calibration.settle(job.store.expected, job.store.snapshot, slot)
             if quick is None:
                 doubtful.append(slot)
             else:
