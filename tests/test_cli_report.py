@@ -12,7 +12,7 @@ from kbenv.baseline import Baseline, Variant
 from kbenv.category import categorise
 from kbenv.cli import main
 from kbenv.cli.report import read_report
-from kbenv.problems import list_problems
+from kbenv.problems import list_problems, load_problem
 from kbenv.store import Store, StoredTurn
 from kbenv.verdict import Status, Verdict
 from tests.fakes import make_verdict
@@ -166,7 +166,8 @@ def test_two_ways_to_one_decomposition_are_refused(a_run: Path) -> None:
 
 
 def test_every_problem_of_ours_has_the_category_that_it_should() -> None:
-    found = {problem.id.removeprefix("core/"): categorise(problem.source) for problem in list_problems("core/*")}
+    problems = (*list_problems("core/*"), load_problem("core/level1/relu"))
+    found = {problem.id.removeprefix("core/"): categorise(problem.source) for problem in problems}
     expected = {
         "level1/layer_norm": "normalisation",
         "level1/matmul": "matrix product",
