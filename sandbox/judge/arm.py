@@ -137,7 +137,7 @@ class Arm:
         """Every thread has the role's uid and no other, where /proc shows that: what is to be ended is found by it."""
         if self._uid is None:
             return
-        runner = set(descendants(self.pid)) - ({self.pid} if self._alone else set())  # of a namespace the init is ours
+        runner = set(descendants(self.pid)) - ({self.pid} if self.alone else set())  # of a namespace the init is ours
         others = set().union(*map(uids, tasks(runner))) - {self._uid}
         if others:
             raise ArmError("malformed", f"the {self.role}'s runner is to be uid {self._uid} alone; found {others}")
@@ -153,7 +153,7 @@ class Arm:
         return isolation
 
     @property
-    def _alone(self) -> bool:
+    def alone(self) -> bool:
         alone: bool = self._started.get()["alone"]
         return alone
 
@@ -293,7 +293,7 @@ class Arm:
     def _pids(self) -> list[int]:
         """The runner's processes, orphans too where a pid namespace or a uid of its own shows them."""
         has_uid = self._uid is not None and not self._blank
-        return pids_of(self._uid, self._trusted) if has_uid and not self._alone else descendants(self.pid)
+        return pids_of(self._uid, self._trusted) if has_uid and not self.alone else descendants(self.pid)
 
     def _proportional_bytes(self) -> int | None:
         """As `resident_bytes`, a page shared by n processes counted as 1/n in each."""

@@ -204,8 +204,8 @@ class Job:
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
         old = self._retire("reference")
-        if old is not None and not self.spares.has("reference"):  # memory may be short
-            old.stop()
+        if old is not None and not (old.alone and self.spares.has("reference")):
+            old.stop()  # memory may be short; and all of its uid ends with one that has no pid namespace
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
