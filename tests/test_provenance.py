@@ -19,6 +19,7 @@ from kbenv.provenance import (
     why_not_custom,
 )
 from kbenv.sandbox.judge.provenance import read_trace
+from kbenv.sandbox.runner.trace import _quickest
 from kbenv.sandbox.runner.trace import trace as trace_forward
 
 MODEL = "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
@@ -300,3 +301,12 @@ def test_the_profiler_tells_operators_from_what_lies_outside_of_them():
     assert {"aten::relu", "aten::clamp_min"} <= {name for name, _, _ in found["kernels"]}
     assert next(count for name, _, count in found["kernels"] if name == "aten::relu") == 2
     assert found["outside"] + sum(share for _, share, _ in found["kernels"]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_call_that_was_interrupted_in_an_operator_moves_no_share():
+    usual = {"aten::addmm": (90.0, 2), "aten::add": (5.0, 1)}
+    interrupted = {"aten::addmm": (5000.0, 2), "aten::add": (6.0, 1)}
+    report = _quickest([(5.0, usual), (7.0, interrupted), (400.0, usual)])
+    assert report == {
+        "kernels": [["aten::addmm", 270.0, 6], ["aten::add", 15.0, 3]], "total_us": 300.0, "outside_us": 15.0,
+    }  # fmt: skip
