@@ -117,13 +117,17 @@ def _shifted(x: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _far_above(x: torch.Tensor, _: torch.Generator) -> None:
-    """The mean moved up by 200 standard deviations."""
-    x.add_(200 * _deviation(x))
+    """The mean moved up by 200 standard deviations, and by 150 at least."""
+    x.add_(_far(x))
 
 
 def _far_below(x: torch.Tensor, _: torch.Generator) -> None:
-    """The mean moved down by 200 standard deviations: nothing is above any usual start of a maximum."""
-    x.sub_(200 * _deviation(x))
+    """The mean moved down by as much: nothing is above any usual start of a maximum, and no exponential is left."""
+    x.sub_(_far(x))
+
+
+def _far(x: torch.Tensor) -> float:
+    return max(150.0, 200 * _deviation(x))
 
 
 def _deviation(x: torch.Tensor) -> float:

@@ -104,7 +104,7 @@ class Truth:
             return 0.0
         variants = [self.errors.get(variant, {}).values() for variant in ("rounding", "jitter")]
         relative = max((error.relative for errors in variants for error in errors), default=0.0)
-        return min(_MOST_LOSS, _LOSS * relative**2 / _ROUNDING)
+        return _LOSS * relative**2 / _ROUNDING
 
     def judge(self, slot: int, *, with_ceiling: bool, with_loss: bool = False) -> Comparison | str:
         """The submission's output in the snapshot; or why the reference's own cannot judge it."""
@@ -118,6 +118,8 @@ class Truth:
         if (reason := self.calibrate(slot, drawn=with_ceiling)) is not None:
             return reason
         loss, rule = self.loss() if with_loss else 0.0, calibration.rule
+        if loss > _MOST_LOSS:
+            return "honest arithmetic may lose all of the output on these inputs"
         rule = replace(rule, element_floor=rule.element_floor + 2 * loss, rms_floor=rule.rms_floor + loss)
         exact = self._exact if self._checked_exactly else None
         expected, row = (exact, 0) if exact is not None else (job.store.expected, None)

@@ -125,6 +125,12 @@ class ModelNew(torch.nn.Module):
     assert wrong.status is Status.WRONG_HIDDEN, wrong.message
     failed = next(check for check in wrong.checks if check.passed is False)
     assert failed.name == "hidden-far-below"
+    by_rand = Problem(
+        id="test/softmax", name="softmax", level=None,
+        source=source.format("").replace("ModelNew", "Model")
+        + "\n\ndef get_inputs():\n    return [torch.rand(64, 300)]\n\n\ndef get_init_inputs():\n    return []\n",
+    )  # fmt: skip
+    assert hardened.evaluate(by_rand, source.format(".clamp(min=0)")).status is Status.WRONG_HIDDEN
     right = hardened.evaluate("core/level1/softmax", source.format(""))
     assert right.status is Status.PASSED, right.message
     assert next(check for check in right.checks if check.name == "hidden-far-below").passed
