@@ -225,7 +225,7 @@ def test_a_decoy_has_too_little_and_the_message_says_what_ran_instead():
     seen = read_provenance(trace(*kernels), CUDA)
     why = why_not_custom(HARDENED, EVIDENCE, seen, "auto")
     assert why is not None
-    assert "hold 0.20% of the time and the protocol requires 2.00%" in why
+    assert "hold 0.20% of the time and the protocol requires 1.00%" in why
     assert "cuBLAS 80.0%, PyTorch 19.8%" in why
     assert cross_check(EVIDENCE, seen) == [
         "the source holds a custom kernel, and custom kernels hold 0.20% of the time"
