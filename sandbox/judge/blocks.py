@@ -55,12 +55,16 @@ def off_by(e: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return v - e if e.dtype is torch.float64 else v.float() - e.float()
 
 
+def rows_of(part: torch.Tensor, length: int) -> list[torch.Tensor]:
+    """A row for each block: those of full length, and a shorter last one."""
+    whole = len(part) // length * length
+    return [rows for rows in (part[:whole].view(-1, length), part[whole:].view(1, -1)) if rows.numel() > 0]
+
+
 def root_mean_squares(part: torch.Tensor, length: int) -> torch.Tensor:
     """By block, float64; NaN or infinite where an element is."""
-    whole = len(part) // length * length
-    pieces = [piece for piece in (part[:whole].view(-1, length), part[whole:].view(1, -1)) if piece.numel() > 0]
-    norms = [torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) / math.sqrt(x.shape[1]) for x in pieces]
-    return torch.cat(norms)
+    rows = rows_of(part, length)
+    return torch.cat([torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) / math.sqrt(x.shape[1]) for x in rows])
 
 
 def summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:
@@ -75,9 +79,7 @@ def summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:
 def _summarise_part(part: torch.Tensor, length: int) -> tuple[torch.Tensor, ...]:
     if part.is_complex():
         part = part.abs()
-    whole = len(part) // length * length
-    pieces = [piece for piece in (part[:whole].view(-1, length), part[whole:].view(1, -1)) if piece.numel() > 0]
-    summaries = [_summarise_rows(piece) or _summarise_any_rows(piece) for piece in pieces]
+    summaries = [_summarise_rows(rows) or _summarise_any_rows(rows) for rows in rows_of(part, length)]
     return tuple(torch.cat(column) for column in zip(*summaries, strict=True))
 
 

@@ -31,7 +31,17 @@ from typing import Any
 import torch
 
 from ..layout import Arena, Leaf
-from .blocks import LEAST_FOR_RMS, PLAIN, Blocks, block_length, off_by, root_mean_squares, slice_length, summarise
+from .blocks import (
+    LEAST_FOR_RMS,
+    PLAIN,
+    Blocks,
+    block_length,
+    off_by,
+    root_mean_squares,
+    rows_of,
+    slice_length,
+    summarise,
+)
 from .compare import CHUNK_ELEMENTS, Comparison, describe_element
 
 _LEAST = 1.2e-38
@@ -143,20 +153,24 @@ class Scale:
 
     def size_around(self, places: torch.Tensor) -> torch.Tensor:
         """Root mean square of the slice along the outermost axis that each place, in the order of memory, is in."""
-        of_slice = torch.arange(len(self.value.size), device=places.device) * self.length // self.slice_length
-        sums = torch.zeros(2, int(of_slice[-1]) + 1, dtype=torch.float64, device=places.device)
-        sums.index_add_(1, of_slice, torch.stack([self.value.size, self.value.squares]))
-        return (sums[1] / sums[0]).sqrt()[of_slice[places // self.length]]
+        of_slice, (squares,) = self._over_slices(self.value.squares)
+        around: torch.Tensor = squares.sqrt()[of_slice[places // self.length]]
+        return around
+
+    def _over_slices(self, *by_block: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Each block's slice along the outermost axis, and for each quantity its mean over the elements of a slice."""
+        of_slice = torch.arange(len(self.value.size), device=self.value.size.device) * self.length // self.slice_length
+        sums = torch.zeros(1 + len(by_block), int(of_slice[-1]) + 1, dtype=torch.float64, device=of_slice.device)
+        sums.index_add_(1, of_slice, torch.stack([self.value.size, *by_block]))
+        return of_slice, sums[1:] / sums[0]
 
     def bounds(self, relative: float, absolute: float) -> Bounds:
         """What blocks are judged by; errors are at least `relative` to the values, and at least `absolute`."""
         size, cut_off = self.value.size, self.value.cut_off
         value, error = ((squares / size).sqrt() for squares in (self.value.squares, self.error))
         if bool(cut_off.any()):
-            of_slice = torch.arange(len(value), device=value.device) * self.length // self.slice_length
-            sums = torch.zeros(3, int(of_slice[-1]) + 1, dtype=torch.float64, device=value.device)
-            sums.index_add_(1, of_slice, torch.stack([size, self.value.squares, self.error]))
-            wide_value, wide_error = (sums[1:] / sums[0]).sqrt()[:, of_slice]
+            of_slice, means = self._over_slices(self.value.squares, self.error)
+            wide_value, wide_error = means.sqrt()[:, of_slice]
             value = torch.where(cut_off, torch.maximum(value, wide_value), value)
             error = torch.where(cut_off, torch.maximum(error, wide_error), error)
         repeated = self.value.repeated & (self.value.squares > 0)
@@ -319,11 +333,8 @@ def _settle(
     if e.is_complex():
         return False
     first, largest_error = start // length, 0.0
-    off, whole = off_by(e, f).float(), len(e) // length * length
     used = []
-    for rows in (off[:whole].view(-1, length), off[whole:].view(1, -1)):
-        if rows.numel() == 0:
-            continue
+    for rows in rows_of(off_by(e, f).float(), length):
         blocks = slice(first, first + len(rows))
         first += len(rows)
         value, error = bounds.value[blocks], bounds.error[blocks]
