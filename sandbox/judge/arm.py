@@ -32,7 +32,7 @@ _STILL_S = 5.0
 _STILL_NS = 50_000
 """Processor time that a stopped runner may still be charged with: that of an interrupt."""
 _BUSY_NS, _BUSY_TURNS = 1_000_000, 1
-"""And of several, on a busy machine, in one turn of a runner: pairs have three at least, whose median that does not move."""
+"""And of several, on a busy machine, in one turn of a runner, which has three at least: it moves no median."""
 _SETTLED_S = 5e-5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _UNTRUSTED = ("submission", "builder")
