@@ -1,4 +1,4 @@
-"""Baselines: what PyTorch itself takes for a problem, eager without and with TF32, and compiled, on one machine.
+"""Baselines: what PyTorch itself takes for a problem, eager under three settings of TF32, and compiled, on one machine.
 
 They answer what a verdict alone cannot: how fast a submission is against another PyTorch than its protocol's. A
 baseline belongs to one GPU, driver and PyTorch; used beside verdicts of others it is refused, never adjusted.
@@ -13,14 +13,16 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbenv.errors import UsageError
-from kbenv.protocol import Precision
+from kbenv.protocol import OFF, ON, TF32, TORCH_DEFAULT, Precision
 from kbenv.record import parse_lines
 from kbenv.verdict import Hardware, Verdict
 
-VariantName = Literal["eager-fp32", "eager-tf32", "compiled"]
+VariantName = Literal["eager-fp32", "eager-default", "eager-tf32", "compiled"]
+"""TF32 nowhere; as PyTorch sets it (in cuDNN's convolutions and recurrent layers, not in products); and everywhere."""
 VARIANTS: tuple[VariantName, ...] = get_args(VariantName)
 LARGE_GAIN = 1.5
 """KernelBench-Verified (arXiv 2607.16241) counts the problems that TF32 makes faster by more than this: 24% of 250."""
+_EAGER: Mapping[TF32, VariantName] = {OFF: "eager-fp32", TORCH_DEFAULT: "eager-default", ON: "eager-tf32"}
 
 MachineKey = tuple[str, str | None, str | None]
 
@@ -74,10 +76,9 @@ class Baseline(_Frozen):
         variant = self.variants.get(name)
         return variant.latency_ms if variant is not None else None
 
-    @property
-    def tf32_gain(self) -> float | None:
-        """How many times as fast eager PyTorch is with TF32."""
-        slow, fast = self.latency_ms("eager-fp32"), self.latency_ms("eager-tf32")
+    def tf32_gain(self, over: VariantName) -> float | None:
+        """How many times as fast as `over` eager PyTorch is with TF32 everywhere."""
+        slow, fast = self.latency_ms(over), self.latency_ms("eager-tf32")
         return None if slow is None or fast is None else slow / fast
 
 
@@ -154,6 +155,5 @@ def speedup_against(verdict: Verdict, baseline: Baseline, name: VariantName) -> 
     expect_same_machine(baseline.machine, machine_key(verdict.hardware, verdict.software), "the baselines")
     if baseline.precision != verdict.protocol.precision:
         raise UsageError(f"the baselines are in {baseline.precision}, the verdict in {verdict.protocol.precision}")
-    own: VariantName = "eager-tf32" if verdict.protocol.tf32.reference_timing.matmul else "eager-fp32"
-    other_ms, own_ms = baseline.latency_ms(name), baseline.latency_ms(own)
+    other_ms, own_ms = baseline.latency_ms(name), baseline.latency_ms(_EAGER[verdict.protocol.tf32.reference_timing])
     return None if other_ms is None or own_ms is None else verdict.speedup.value * other_ms / own_ms

@@ -313,8 +313,9 @@ class Corrected:
 
     Attributes:
         right: whether a sample passes the standard trials.
-        standard: against the fp32 baseline, standard trials alone; None also where it is right and was not timed.
-        hidden: against the fp32 baseline, hidden checks too.
+        standard: against the baseline under PyTorch's defaults, standard trials alone; None also where it is right
+            and was not timed.
+        hidden: against that baseline, hidden checks too.
         tf32: against the TF32 baseline, hidden checks too.
     """
 
@@ -337,7 +338,8 @@ class Decomposition(_Frozen):
 
     Attributes:
         problems: those in every step.
-        steps: "standard" (fp32 baseline, standard trials), "hidden" (and hidden checks), "tf32" (and a TF32 baseline).
+        steps: "standard" (PyTorch's defaults, standard trials), "hidden" (and hidden checks), "tf32" (and a TF32
+            baseline).
         reach_hidden: share of problems that are right by the standard trials and not by the hidden checks.
         reach_tf32: share whose speedup falls by half or more with the TF32 baseline.
     """

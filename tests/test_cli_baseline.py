@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbenv.audit import source_hash
-from kbenv.baseline import Baseline, Variant, VariantName, merge, read_table, speedup_against
+from kbenv.baseline import VARIANTS, Baseline, Variant, VariantName, merge, read_table, speedup_against
 from kbenv.cli import main
 from kbenv.errors import DeviceMemoryError, UsageError
 from kbenv.problems.problem import Problem
@@ -18,7 +18,9 @@ from kbenv.protocol import Protocol, get_protocol
 from kbenv.verdict import Hardware, Status
 from tests.fakes import make_verdict
 
-LATENCIES: dict[VariantName, float | None] = {"eager-fp32": 8.0, "eager-tf32": 2.0, "compiled": 1.5}
+LATENCIES: dict[VariantName, float | None] = {
+    "eager-fp32": 8.0, "eager-default": 4.0, "eager-tf32": 2.0, "compiled": 1.5,
+}  # fmt: skip
 
 
 class Measured:
@@ -88,11 +90,14 @@ def test_every_problem_has_a_line_and_the_sum_is_said(
 ) -> None:
     assert command(tmp_path / "b.jsonl") == 0
     said = capsys.readouterr()
-    assert "core/level1/relu\t8\t2\t1.5\t4.00x\t3" in said.out
-    assert "4 problems; TF32 makes 4 of 4 (100.0%) more than 1.5x faster" in said.err
+    assert "core/level1/relu\t8\t4\t2\t1.5\t4.00x\t2.00x\t3" in said.out
+    assert (
+        "4 problems; TF32 makes 4 of 4 (100.0%) more than 1.5x faster than eager-fp32; TF32 makes 4 of 4 " in said.err
+    )
     assert "torch.compile is faster than eager TF32 on 4 of 4" in said.err
     table = read_table(tmp_path / "b.jsonl")
-    assert table["core/level1/relu"].tf32_gain == 4.0
+    assert table["core/level1/relu"].tf32_gain("eager-fp32") == 4.0
+    assert table["core/level1/relu"].tf32_gain("eager-default") == 2.0
     assert measured.options["compiled_baseline"] is False
 
 
@@ -102,11 +107,11 @@ def test_what_is_on_record_is_not_measured_again_and_variants_are_added(measured
     assert measured.asked[0] == ("core/level1/layer_norm", ("eager-fp32", "eager-tf32"))
     measured.asked.clear()
     assert command(out) == 0
-    assert measured.asked[0] == ("core/level1/layer_norm", ("compiled",))
+    assert measured.asked[0] == ("core/level1/layer_norm", ("eager-default", "compiled"))
     measured.asked.clear()
     assert command(out) == 0
     assert measured.asked == []
-    assert set(read_table(out)["core/level1/relu"].variants) == {"eager-fp32", "eager-tf32", "compiled"}
+    assert set(read_table(out)["core/level1/relu"].variants) == set(VARIANTS)
 
 
 def test_an_interrupt_keeps_what_there_is(measured: Measured, tmp_path: Path) -> None:
@@ -184,13 +189,13 @@ def test_a_speedup_against_another_baseline_is_the_verdicts_times_the_ratio(meas
 
     measured.protocol = get_protocol()
     hardware, software = measured.machine()
-    baseline = measured.baseline(load_problem("core/level1/relu"), ["eager-fp32", "eager-tf32", "compiled"])
+    baseline = measured.baseline(load_problem("core/level1/relu"), VARIANTS)
     verdict = make_verdict(speedup=1.5, hardware=hardware, software=software)
     assert speedup_against(verdict, baseline, "eager-tf32") == pytest.approx(1.5)
     assert speedup_against(verdict, baseline, "eager-fp32") == pytest.approx(6.0)
     assert speedup_against(verdict, baseline, "compiled") == pytest.approx(1.125)
     upstream = make_verdict(speedup=6.0, hardware=hardware, software=software, protocol=get_protocol("kernelbench"))
-    assert speedup_against(upstream, baseline, "eager-tf32") == pytest.approx(1.5)
+    assert speedup_against(upstream, baseline, "eager-tf32") == pytest.approx(3.0)  # timed under PyTorch's defaults
     assert speedup_against(make_verdict(Status.WRONG_HIDDEN), baseline, "eager-fp32") is None
     half = make_verdict(hardware=hardware, software=software, protocol=get_protocol("verified", "bf16"))
     with pytest.raises(UsageError, match="in fp32, the verdict in bf16"):

@@ -119,7 +119,7 @@ def test_the_decomposition_of_two_runs_of_the_same_answers(a_run: Path, tmp_path
     assert found.reach_tf32 == pytest.approx(1 / 3)
 
 
-def make_baseline(problem: str, fp32: float, tf32: float, **changes: Any) -> Baseline:
+def make_baseline(problem: str, default: float, tf32: float, **changes: Any) -> Baseline:
     verdict = make_verdict()
 
     def variant(latency_ms: float) -> Variant:
@@ -130,7 +130,7 @@ def make_baseline(problem: str, fp32: float, tf32: float, **changes: Any) -> Bas
     fields: dict[str, Any] = {
         "problem": problem, "source_sha256": "0", "precision": "fp32", "flags": (), "hardware": verdict.hardware,
         "software": verdict.software, "seconds": {},
-        "variants": {"eager-fp32": variant(fp32), "eager-tf32": variant(tf32)},
+        "variants": {"eager-default": variant(default), "eager-tf32": variant(tf32)},
     }  # fmt: skip
     return Baseline(**(fields | changes))
 
@@ -159,6 +159,17 @@ def test_baselines_of_another_machine_are_refused(
     path.write_text(other.model_dump_json() + "\n")
     assert main(["report", str(a_run), "--baseline", str(path)]) == 2
     assert "torch 9.9 against 2.9.0" in capsys.readouterr().err
+
+
+def test_baselines_without_the_one_that_is_needed_are_refused(
+    a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "baselines.jsonl"
+    whole = make_baseline(RELU, 1.0, 1.0)
+    part = whole.model_copy(update={"variants": {"eager-tf32": whole.variants["eager-tf32"]}})
+    path.write_text(part.model_dump_json() + "\n")
+    assert main(["report", str(a_run), "--baseline", str(path)]) == 2
+    assert "no eager-default" in capsys.readouterr().err
 
 
 def test_two_ways_to_one_decomposition_are_refused(a_run: Path) -> None:

@@ -29,7 +29,8 @@ EXIT_UNFINISHED = 1
 EXIT_FAULT = 3
 EXIT_INTERRUPTED = 130
 PROTOCOL = "verified"
-HEADERS = ("PROBLEM", "EAGER FP32", "EAGER TF32", "COMPILED", "TF32 GAIN", "MIB")
+OVER: tuple[VariantName, ...] = ("eager-fp32", "eager-default")
+HEADERS = ("PROBLEM", "FP32", "DEFAULT", "TF32", "COMPILED", "OVER FP32", "OVER DEFAULT", "MIB")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,8 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "baseline",
         help="time PyTorch itself on problems",
-        description="Time and measure the references of problems as eager PyTorch runs them without and with TF32, and "
-        "under torch.compile. FILE belongs to one device, driver and PyTorch; on others it is refused.",
+        description="Time and measure the references of problems as eager PyTorch runs them without TF32, "
+        "as it is set (TF32 in convolutions and recurrent layers) and with TF32 everywhere, and under torch.compile. "
+        "FILE belongs to one device, driver and PyTorch; on others it is refused.",
         epilog="Exit codes: 0 every problem is measured; 1 --seconds were over before; 2 bad usage; 3 a problem could "
         "not be measured, the reason is on standard error.",
     )
@@ -48,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="JSON Lines, one a problem")
     parser.add_argument(
-        "--variants", default="eager-fp32,eager-tf32,compiled", metavar="NAMES",
+        "--variants", default="eager-fp32,eager-default,eager-tf32,compiled", metavar="NAMES",
         help="separated by commas (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--seconds", type=float, metavar="S", help="begin no further problem after so many")
@@ -142,28 +144,32 @@ def _measure_all(
 
 
 def row(baseline: Baseline) -> tuple[str, ...]:
-    """The table's cells for one problem: milliseconds, the gain, and the eager TF32 peak."""
+    """The table's cells for one problem: milliseconds, what TF32 gains over the other two, and the eager TF32 peak."""
+    from kbenv.baseline import VARIANTS
+
     cells = []
-    for name in ("eager-fp32", "eager-tf32", "compiled"):
+    for name in VARIANTS:
         variant = baseline.variants.get(name)
         cells.append("" if variant is None else "failed" if variant.latency_ms is None else f"{variant.latency_ms:.4g}")
     eager = baseline.variants.get("eager-tf32") or baseline.variants.get("eager-fp32")
     peak = "" if eager is None or eager.peak_bytes is None else f"{eager.peak_bytes / 2**20:.4g}"
-    gain = "" if baseline.tf32_gain is None else f"{baseline.tf32_gain:.2f}x"
-    return baseline.problem, *cells, gain, peak
+    gains = [baseline.tf32_gain(over) for over in OVER]
+    return baseline.problem, *cells, *("" if gain is None else f"{gain:.2f}x" for gain in gains), peak
 
 
 def summary(baselines: Sequence[Baseline]) -> str:
     """In one line: how many problems TF32 and torch.compile make faster."""
     from kbenv.baseline import LARGE_GAIN
 
-    gains = [baseline.tf32_gain for baseline in baselines if baseline.tf32_gain is not None]
     pairs = [(baseline.latency_ms("eager-tf32"), baseline.latency_ms("compiled")) for baseline in baselines]
     compiled = [eager / fast for eager, fast in pairs if eager is not None and fast is not None]
     parts = [f"{len(baselines)} problems"]
-    if gains:
-        large = sum(gain > LARGE_GAIN for gain in gains)
-        parts.append(f"TF32 makes {large} of {len(gains)} ({large / len(gains):.1%}) more than {LARGE_GAIN}x faster")
+    for over in OVER:
+        gains = [gain for baseline in baselines if (gain := baseline.tf32_gain(over)) is not None]
+        if gains:
+            large = sum(gain > LARGE_GAIN for gain in gains)
+            share = f"{large} of {len(gains)} ({large / len(gains):.1%})"
+            parts.append(f"TF32 makes {share} more than {LARGE_GAIN}x faster than {over}")
     if compiled:
         faster = sum(gain > 1 for gain in compiled)
         parts.append(f"torch.compile is faster than eager TF32 on {faster} of {len(compiled)}")

@@ -192,9 +192,9 @@ def solve(attempts: Attempts, sources: Mapping[str, Problem]) -> list[Solved]:
 
 
 def correct_by_run(standard: Sequence[Solved], strict: Sequence[Solved]) -> list[Corrected]:
-    """The decomposition of two runs of the same answers: `standard` under the lenient rules and the fp32 baseline.
+    """The decomposition of two runs of the same answers: `standard` under lenient rules and PyTorch's default baseline.
 
-    "hidden" is the fastest sample by the fp32 baseline among those that the strict rules credit.
+    "hidden" is the fastest sample by that baseline among those that the strict rules credit.
     """
     by_problem = {solved.problem: solved for solved in standard}
     found = []
@@ -209,16 +209,23 @@ def correct_by_run(standard: Sequence[Solved], strict: Sequence[Solved]) -> list
 
 
 def correct_by_baseline(attempts: Attempts, baselines: Mapping[str, Baseline]) -> list[Corrected]:
-    """The decomposition of one run with the fp32 baseline's latency. What fails a hidden check was never timed."""
+    """The decomposition of one run by the latency under PyTorch's defaults. What fails hidden checks was never timed.
+
+    Raises:
+        UsageError: the baselines lack that variant, or are of another machine.
+    """
     from kbenv.baseline import speedup_against
+
+    if baselines and all(one.latency_ms("eager-default") is None for one in baselines.values()):
+        raise UsageError("the baselines hold no eager-default: measure it too, with `kbenv baseline`")
 
     found = []
     for problem, samples in attempts.items():
         if problem not in baselines:
             continue
         verdicts = [verdict for turns in samples.values() for verdict in turns]
-        fp32 = [speedup_against(verdict, baselines[problem], "eager-fp32") for verdict in verdicts]
-        hidden = max((speedup for speedup in fp32 if speedup is not None), default=None)
+        default = [speedup_against(verdict, baselines[problem], "eager-default") for verdict in verdicts]
+        hidden = max((speedup for speedup in default if speedup is not None), default=None)
         own = max((sample.speedup for sample in map(read_sample, verdicts) if sample.speedup), default=None)
         right = any(read_sample(verdict).standard for verdict in verdicts)
         found.append(Corrected(right, hidden, hidden, own))
@@ -254,7 +261,7 @@ def print_report(console: Console, report: Report) -> None:
         ]
         table(("category", "problems", "correct", "fast_1", "speedup"), rows)
     if report.decomposition is not None:
-        names = {"standard": "fp32, standard", "hidden": "fp32, hidden", "tf32": "TF32, hidden"}
+        names = {"standard": "default, standard", "hidden": "default, hidden", "tf32": "TF32, hidden"}
         steps = [
             (names[name], _share(step.correct), _share(step.faster), _times(step.speedup))
             for name, step in report.decomposition.steps.items()

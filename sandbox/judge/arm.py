@@ -21,7 +21,7 @@ from typing import Any
 from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
-from .proc import descendants, open_files, pids_of, processor_ns, runs, tasks, uids
+from .proc import descendants, left_processor, open_files, pids_of, processor_ns, runs, tasks, uids
 
 REFERENCE_S = 300.0
 """Within this a trusted runner answers anything."""
@@ -265,8 +265,12 @@ class Arm:
     def settle(self) -> None:
         """After `pause`: waits until no thread is charged with processor time any more.
 
-        A thread counts as stopped shortly before it leaves the processor, and may have to serve interrupts there first.
+        A thread counts as stopped shortly before it leaves the processor, and may have to serve interrupts there first;
+        its time is counted when it leaves. Where the kernel does not let us wait for that, two equal looks must do.
         """
+        if all([left_processor(task) for task in tasks(self._paused)]):
+            self._ran_ns = processor_ns(self._paused)
+            return
         deadline = time.monotonic() + _STILL_S
         self._ran_ns, before = processor_ns(self._paused), -1
         while self._ran_ns != before and time.monotonic() < deadline:

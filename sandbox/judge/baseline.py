@@ -1,4 +1,4 @@
-"""What PyTorch itself takes for a problem: eager without and with TF32, and compiled. See `variant` for how."""
+"""What PyTorch itself takes for a problem: eager under settings of TF32, and compiled. See `variant` for how."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .variant import measure_compilation, measure_eager
 
 _OFF = {"matmul": False, "conv": False, "rnn": False}
 _ON = {"matmul": True, "conv": True, "rnn": True}
-_EAGER = {"eager-fp32": _OFF, "eager-tf32": _ON}
+_DEFAULT = {"matmul": False, "conv": True, "rnn": True}
+_EAGER = {"eager-fp32": _OFF, "eager-default": _DEFAULT, "eager-tf32": _ON}
 _COMPILED = "compiled"
 
 

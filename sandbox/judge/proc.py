@@ -48,6 +48,14 @@ def runs(task: str) -> bool:
     return False
 
 
+def left_processor(task: str) -> bool:
+    """Waits, as the kernel does for who asks what system call a thread is in, until a stopped thread has left its
+    processor; False where that cannot be asked."""
+    with contextlib.suppress(OSError), open(f"{task}/syscall") as file:
+        return file.read() != "running\n"
+    return False
+
+
 def open_files(pid: int) -> Iterator[os.stat_result]:
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kbenv.baseline import VARIANTS
 from kbenv.evaluator import Evaluator
 from kbenv.reward import tiers
 from tests.fakes import SUBMISSION_SOURCE, make_problem
@@ -14,16 +15,17 @@ PROBLEM = make_problem(source=make_problem().source.replace("rows = 64", "rows =
 
 def test_every_variant_has_a_latency_a_peak_and_its_flags(get_evaluator: GetEvaluator) -> None:
     baseline = get_evaluator("verified brisk").baseline(PROBLEM)
-    assert list(baseline.variants) == ["eager-fp32", "eager-tf32", "compiled"]
+    assert list(baseline.variants) == list(VARIANTS)
     for name, variant in baseline.variants.items():
         assert variant.error is None
         assert variant.latency_ms is not None
         assert 0 < variant.latency_ms < 100
         assert len(variant.turns_ms) >= 3
         assert variant.clock == "judge-open"
-        assert variant.tf32["matmul"] == ("ieee" if name == "eager-fp32" else "tf32")
+        assert variant.tf32["matmul"] == ("ieee" if name in ("eager-fp32", "eager-default") else "tf32")
+        assert (variant.tf32["conv"] == "tf32") == (name != "eager-fp32")
         assert variant.peak_bytes is None or variant.peak_bytes >= 512 * 128 * 4
-    assert baseline.tf32_gain is not None
+    assert baseline.tf32_gain("eager-fp32") is not None
     assert baseline.machine[2] == baseline.software["torch"]
 
 
@@ -35,7 +37,7 @@ def test_a_variant_that_fails_says_why_and_leaves_the_others_alone() -> None:
     assert baseline.variants["compiled"].latency_ms is None
     assert "no answer within 0.05 s" in (baseline.variants["compiled"].error or "")
     assert baseline.latency_ms("eager-tf32") is not None
-    assert baseline.tf32_gain is None
+    assert baseline.tf32_gain("eager-fp32") is None
 
 
 @pytest.mark.slow
