@@ -103,6 +103,25 @@ def test_all_values_times_a_power_of_two(name):
     assert float(ratio.log2()) == {"wide": 10, "large": 17, "narrow": -10, "small": -20}[name]
 
 
+def in_a_tail(x):
+    """Whether an element is in the last slice along any axis."""
+    last = torch.zeros(x.shape, dtype=torch.bool)
+    for axis in range(x.dim()):
+        last.select(axis, -1).fill_(True)
+    return last
+
+
+@pytest.mark.parametrize("shape", [(9,), (3, 7), (4, 5, 6)])
+def test_the_last_slice_along_each_axis_is_larger_once_where_two_meet_too(shape):
+    x = draw(*shape)
+    assert torch.equal(probed(x, "tails"), torch.where(in_a_tail(x), x * 2.0**10, x))
+
+
+def test_small_tensors_have_a_few_outliers_too():
+    x = draw(40, 50)
+    assert 5 <= int((probed(x, "outliers") != x).sum()) <= 32
+
+
 def test_some_slices_are_zero():
     x = draw(64, 64, 5)
     found = probed(x, "zero-rows")
@@ -221,7 +240,7 @@ def test_a_probe_is_the_same_by_the_same_seed_and_stays_finite(name, dtype):
     assert torch.equal(first, probed(x, name, 5))
     assert bool(torch.isfinite(first).all())
     assert not torch.equal(first, x)
-    fixed = {"far-above", "far-below", "wide", "large", "narrow", "small", "ties"}
+    fixed = {"tails", "far-above", "far-below", "wide", "large", "narrow", "small", "ties"}
     assert torch.equal(first, probed(x, name, 6)) == (name in fixed)
 
 
@@ -260,6 +279,8 @@ def test_a_probe_reaches_every_element_of_any_layout(name, layout):
         ratio = (found / x).movedim(axis, 0).flatten(1)
         assert torch.allclose(ratio, ratio[:, :1].expand_as(ratio), rtol=1e-6)
         assert bool((ratio[:, 0] != 1).all())
+    elif name == "tails":
+        assert torch.equal(found != x, in_a_tail(x))
     elif name not in ("outliers", "zero-rows", "ties", "signs"):
         assert bool((found != x).all())
 
@@ -270,7 +291,7 @@ def test_large_inputs_are_changed_a_part_at_a_time(name, monkeypatch):
     x = draw(50, 70)
     found = probed(x, name)
     assert torch.equal(found, probed(x, name))
-    if name not in ("outliers", "zero-rows", "ties", "signs"):
+    if name not in ("outliers", "tails", "zero-rows", "ties", "signs"):
         assert bool((found != x).all())
     if name == "signs":
         assert 0.4 < float((found != x)[-10:].double().mean()) < 0.6

@@ -19,7 +19,8 @@ from .seeds import derive
 
 _DISCRETE_VALUES = 32
 _SAMPLE = 4096
-_OUTLIERS = 1e-3
+_OUTLIERS, _LEAST_OUTLIERS, _MOST_OUTLIERS = 1e-3, 16, 1 / 64
+"""A share; of small tensors so many, within a share."""
 _SPARSE = 1e-3
 _LEAST_IN_ROW = 8
 _PART = 1 << 24
@@ -70,11 +71,19 @@ def _zero_rows(x: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _outliers(x: torch.Tensor, generator: torch.Generator) -> None:
-    """One element in a thousand 200 to 2000 times as large, of either sign."""
-    chosen = torch.rand(x.shape, generator=generator, device=x.device) < _OUTLIERS
+    """One element in a thousand, in small tensors a few more, 200 to 2000 times as large, of either sign."""
+    share = max(_OUTLIERS, min(_MOST_OUTLIERS, _LEAST_OUTLIERS / x.numel()))
+    chosen = torch.rand(x.shape, generator=generator, device=x.device) < share
     size = torch.rand(x.shape, generator=generator, device=x.device) * 3600 - 1800
     size = torch.where(size >= 0, size + 200, size - 200).to(x.dtype)
     x.copy_(torch.where(chosen, x * size, x))
+
+
+def _tails(x: torch.Tensor, _: torch.Generator) -> None:
+    """The last slice along each axis times 2**10: what a tile, a loop or a vector that ends too soon leaves out."""
+    tails = [x.select(axis, -1) for axis in range(x.dim())]
+    for tail, larger in zip(tails, [tail * 2.0**10 for tail in tails], strict=True):
+        tail.copy_(larger)
 
 
 def _near_one(x: torch.Tensor, generator: torch.Generator) -> None:
@@ -188,6 +197,7 @@ def _ends(x: torch.Tensor, generator: torch.Generator) -> None:
 
 PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
     "rows": _rows, "columns": _columns, "row-means": _row_means, "column-means": _column_means, "outliers": _outliers,
+    "tails": _tails,
     "signs": _signs, "shifted": _shifted, "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
     "near-one-signed": _near_one_signed, "wide": _wide, "large": _large, "narrow": _narrow, "small": _small,
     "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "inner-dip": _inner_dip, "ends": _ends,
@@ -196,7 +206,16 @@ PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
 _ELEMENTWISE = frozenset(
     {"outliers", "signs", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
 )
-_LEAST_AXES = {"rows": 1, "zero-rows": 1, "dip": 1, "inner-dip": 2, "columns": 2, "row-means": 2, "column-means": 2}
+_LEAST_AXES = {
+    "rows": 1,
+    "tails": 1,
+    "zero-rows": 1,
+    "dip": 1,
+    "inner-dip": 2,
+    "columns": 2,
+    "row-means": 2,
+    "column-means": 2,
+}
 _FILLING = frozenset(
     {
         "row-means",
