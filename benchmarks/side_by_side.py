@@ -54,7 +54,8 @@ DRAW: tuple[tuple[str, str], ...] = (
 SPREAD = (LEVEL1_19, "kernelbench/level1/35", "kernelbench/level1/99")
 REPEATS = 10
 UPSTREAM_S, BENCH_S = 400.0, 120.0
-SMALL, STEPS = "core/level1/relu", 5
+SMALL, STEPS = "kernelbench/level1/12", 5
+"""Of those that `hardened` judges, the one with the shortest call: 0.05 ms on an H200, 0.1 GB."""
 WAYS = ("cold", "again", "changed", "quick")
 _KERNEL = {
     EXTENSION: "#include <torch/extension.h>\n",

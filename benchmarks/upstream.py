@@ -94,7 +94,7 @@ def ask(problem: str, submission: str, checkout: Path, limit_s: float) -> dict[s
             "HOME": scratch, "TMPDIR": scratch, "TORCH_EXTENSIONS_DIR": scratch, "TRITON_CACHE_DIR": scratch,
             "USER": "nobody",
         }  # fmt: skip
-        command = [sys.executable, __file__, str(checkout), "--child"]
+        command = [sys.executable, __file__, str(checkout.resolve()), "--child"]
         try:
             done = subprocess.run(
                 command, input=json.dumps(given), capture_output=True, text=True, timeout=limit_s, check=False,

@@ -150,7 +150,15 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
             message = f"the judge failed: {type(e).__name__}: {e}"
             answer = {"fault": {"kind": "sandbox", "message": message, "detail": traceback.format_exc()}}
         channel.send(answer)
-        gc.collect()  # a job is in cycles, and the next one needs the room of its buffers
+        _release()
+
+
+def _release() -> None:
+    """Gives back what a job held, which is in cycles: the next one needs the room, in this judge or in another."""
+    gc.collect()
+    torch = sys.modules["torch"]
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def _device_works(device: str) -> bool:
