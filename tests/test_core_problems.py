@@ -22,6 +22,8 @@ from kbenv.problems import Problem, list_problems
 from kbenv.problems.loaders import core
 from kbenv.protocol import D1_D4, get_protocol
 
+HALF_SUFFICES = ("core/level1/symmetric_rank_k", "core/level1/triangular_matmul")
+"""Their references do twice the products that the result needs."""
 PROBLEMS = list_problems(",".join(["core/*", *core.EXERCISES]))
 FACTORS = [hidden.factor for hidden in D1_D4]
 TOLERANCE = get_protocol("verified").tolerance
@@ -166,7 +168,8 @@ def test_the_bound_is_the_bytes_and_operations_of_the_gpu_sizes(problem: Problem
         output = model(*inputs)
     tensors = [*tree_leaves((inputs, output)), *model.parameters(), *model.buffers()]
     assert problem.hints["bytes"] == pytest.approx(sum(t.numel() * t.element_size() for t in tensors), rel=0.01)
-    assert problem.hints["flops"] == pytest.approx(counter.get_total_flops(), rel=0.01)
+    flops = counter.get_total_flops() * (0.5 if problem.id in HALF_SUFFICES else 1)
+    assert problem.hints["flops"] == pytest.approx(flops, rel=0.01)
 
 
 @each_problem

@@ -3,7 +3,7 @@
 Category: matmul.
 The result is symmetric, so that half of the products need not be formed: a general matrix product does them all. Who
 computes the lower tiles alone and writes them twice does half the work, with a store that is transposed.
-Bound: 0.47 GB, 0.825 TFLOP.
+Bound: 0.47 GB, 0.412 TFLOP.
 """
 
 import torch
