@@ -43,6 +43,8 @@ class Backend:
         imports: where not empty, the source imports one of these modules, else nothing is evidence.
         loading: how a source is loaded, in words.
         needs: what must be installed where it is judged.
+        built_ahead: a pattern of sources that may build something before any device is there, through
+            `torch.utils.cpp_extension`; None where nothing is.
         snippet: the template under `prompts/` that tells a model how to write it.
         proven: where kernels of it have been judged; None where none has: it is declared only.
     """
@@ -55,6 +57,7 @@ class Backend:
     loading: str
     needs: tuple[Requirement, ...] = ()
     imports: tuple[str, ...] = ()
+    built_ahead: str | None = None
     proven: str | None = None
     snippet: str = field(init=False)
 
@@ -66,6 +69,10 @@ class Backend:
         if self.imports and not re.search(_import_of(self.imports), text, re.MULTILINE):
             return ()
         return tuple(words for pattern, words in self.evidence if re.search(pattern, text))
+
+    def may_build_ahead(self, source: str) -> bool:
+        """Whether `source` may build something before any device is there."""
+        return self.built_ahead is not None and re.search(self.built_ahead, source) is not None
 
 
 def _import_of(modules: tuple[str, ...]) -> str:
@@ -84,6 +91,7 @@ _NVCC = Requirement(programs=("nvcc",), advice="install the CUDA toolkit that fi
 _CXX = Requirement(programs=("c++", "g++", "clang++"), advice="install a C++ compiler")
 _TRITON = Requirement(package="triton", advice="pip install triton")
 _NINJA = Requirement(package="ninja", advice="pip install ninja")
+_EXTENSION = r"\bload_inline\b|\bcpp_extension\b"
 
 BACKENDS: tuple[Backend, ...] = (
     Backend(
@@ -125,6 +133,7 @@ BACKENDS: tuple[Backend, ...] = (
         device="cuda",
         evidence=((r"\bkittens(?:\.cuh|::)|\bnamespace\s+kittens\b", "ThunderKittens' headers"),),
         loading="load_inline with CUDA sources and the headers' folder (environment variable THUNDERKITTENS_ROOT)",
+        built_ahead=_EXTENSION,
         needs=(_NVCC, _CXX, _NINJA),
     ),
     Backend(
@@ -193,6 +202,7 @@ BACKENDS: tuple[Backend, ...] = (
             (r"\bcuda_sources\b", "load_inline with CUDA sources"),
         ),
         loading="torch.utils.cpp_extension.load_inline, compiled by nvcc",
+        built_ahead=_EXTENSION,
         needs=(_NVCC, _CXX, _NINJA),
         proven="H200",
     ),
@@ -222,8 +232,9 @@ BACKENDS: tuple[Backend, ...] = (
         title="C++ through load_inline",
         vendor="cpu",
         device="cpu",
-        evidence=((r"\bload_inline\b|\bcpp_extension\b", "a C++ extension"),),
+        evidence=((_EXTENSION, "a C++ extension"),),
         loading="torch.utils.cpp_extension.load_inline, compiled by the C++ compiler",
+        built_ahead=_EXTENSION,
         needs=(_CXX, _NINJA),
         proven="CPU",
     ),

@@ -194,7 +194,12 @@ class Build(_Frozen):
     slim_failed: int = Field(description="sources compiled a second time, with all headers")
     headers_precompiled: int = Field(description="times that PyTorch's headers were precompiled first")
     declined: tuple[str, ...] = Field(description="why extensions were left to the submission's process, at most 8")
-    seconds: float = Field(description="spent on all this")
+    seconds: float = Field(description="spent on all this in the job")
+    ahead_seconds: float | None = Field(
+        default=None,
+        description="that a build worker spent on this submission before its job, beside other jobs: what it built is in "
+        "`from_cache`; null where none did",
+    )
 
 
 class MachineCode(_Frozen):

@@ -174,6 +174,9 @@ class DockerCarrier:
             pump.start()
         return Channel(ours)
 
+    def build_worker(self) -> None:
+        """See `Carrier.build_worker`: what is built stays in its container."""
+
     def _options(self, device: str, limits: Limits) -> dict[str, Any]:
         """Of `docker create`. What is not allowed here is not to be had inside."""
         from docker.types import LogConfig, Mount, Ulimit

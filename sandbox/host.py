@@ -31,18 +31,21 @@ class Carrier(Protocol):
 
     Attributes:
         name: "process" or "docker".
-        lock: what to hold while a job runs: one name for each device.
+        lock: what to hold while a job runs: one name for each device; None where judges may work side by side.
         software: what the carrier adds to a verdict's software: image, engine.
         missing: controls that it could not have here, in words.
     """
 
     name: str
-    lock: str
+    lock: str | None
     software: dict[str, str]
     missing: tuple[str, ...]
 
     def start(self, device: str, limits: Limits) -> Channel:
         """Starts a judge for jobs on `device` within `limits`. Raises SandboxError."""
+
+    def build_worker(self) -> Carrier | None:
+        """A carrier of judges without the device that build what this one's then find; None where that cannot be had."""
 
     def last_words(self) -> str:
         """The end of what the judge wrote to its log."""
@@ -105,8 +108,26 @@ class Sandbox:
         message = {"baseline": job.to_message() | {"variants": list(variants)}}
         return self._send(job.device, job.protocol.limits, message, on_phase)
 
+    def build_worker(self) -> Sandbox | None:
+        """One whose `build` makes what a job here then finds built; None where that cannot be had."""
+        carrier = self._carrier.build_worker()
+        return None if carrier is None else Sandbox(carrier, recycle_after_jobs=self._recycle_after_jobs)
+
+    def build(self, job: Job, stand_in: Message | None) -> Result:
+        """Builds what the job's submission asks for while it is loaded, without the device (`judge/ahead`).
+
+        Args:
+            stand_in: what `describe` says of a GPU; None for the CPU.
+
+        Raises:
+            SandboxError: as `run`; a fault of the submission's is none.
+        """
+        return self._send(
+            job.device, job.protocol.limits, {"build": job.to_message() | {"stand_in": stand_in}}, lambda _: None
+        )
+
     def describe(self, device: str, limits: Limits) -> Result:
-        """What the judge says of its machine: "hardware" and "software". Raises SandboxError."""
+        """What the judge says of its machine: "hardware" and "software", and "stand_in" of a GPU. Raises SandboxError."""
         return self._send(device, limits, {"describe": {"device": device}}, lambda _: None)
 
     def _send(self, device: str, limits: Limits, message: Message, on_phase: Callable[[str], None]) -> Result:
@@ -180,8 +201,11 @@ class Sandbox:
 
 
 @contextlib.contextmanager
-def _device_lock(name: str) -> Iterator[None]:
+def _device_lock(name: str | None) -> Iterator[None]:
     """One job at a time on a device, among all processes of this user."""
+    if name is None:
+        yield
+        return
     folder = Path(tempfile.gettempdir()) / f"kbenv-locks-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     with open(folder / name.replace("/", "_"), "w") as file:

@@ -24,12 +24,16 @@ _BOOT = Path(__file__).resolve().parent / "boot.py"
 
 
 class ProcessCarrier:
-    """A judge on this machine: for the CPU, or for the GPU that `visible_device` names to CUDA_VISIBLE_DEVICES."""
+    """A judge on this machine: for the CPU, or for the GPU that `visible_device` names to CUDA_VISIBLE_DEVICES.
+
+    `ahead`: it judges nothing and builds for others.
+    """
 
     name = "process"
 
-    def __init__(self, visible_device: str | None = None) -> None:
-        self.lock = "cpu" if visible_device is None else canonical(visible_device)
+    def __init__(self, visible_device: str | None = None, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+        self.lock = None if ahead else "cpu" if visible_device is None else canonical(visible_device)
         self.software: dict[str, str] = {}
         self.missing: tuple[str, ...] = ()
         self._visible_device = visible_device
@@ -45,13 +49,20 @@ class ProcessCarrier:
         ours, theirs = pair()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(_BOOT), "judge", str(self._root), f"builds={build_cache()}"],
+                [
+                    sys.executable, "-I", str(_BOOT), "judge", str(self._root), f"builds={build_cache()}",
+                    *(["ahead"] if self._ahead else []),
+                ],
                 stdin=theirs.fileno(), stdout=self._log, stderr=self._log,
                 env=self._environment(), start_new_session=True, cwd="/",
             )  # fmt: skip
         finally:
             theirs.close()
         return Channel(ours)
+
+    def build_worker(self) -> ProcessCarrier | None:
+        """See `Carrier.build_worker`: nothing is kept without root."""
+        return ProcessCarrier(ahead=True) if os.geteuid() == 0 else None
 
     def _environment(self) -> dict[str, str]:
         """Nothing of the user's environment that is not named here: keys and tokens stay outside."""

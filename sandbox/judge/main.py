@@ -2,8 +2,8 @@
 
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
 and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}, and likewise for {"audit": job}
-and {"baseline": job} (its problem alone) and {"describe": {"device"}} (a result with nothing but hardware and
-software); to {"ping": True} it answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a
+and {"baseline": job} (its problem alone), {"build": job} (see `ahead`) and {"describe": {"device"}} (a result with
+hardware and software, and on a GPU with "stand_in"); to {"ping": True} it answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a
 container), and then standard output answers.
 """
 
@@ -34,6 +34,8 @@ _UID_FIRST, _UID_SETS = 60100, 900
 _CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 9000
 """In a container each job has uids of its own, from a random place: the kernel counts processes per uid, and another
 container's must not count here."""
+_AHEAD_NICE = 10
+"""Of a judge that builds ahead, and of all below it: one that measures goes first."""
 _BUILDS_BYTES, _CONTAINER_BUILDS_BYTES = 8 << 30, 3 << 29
 """Of what compilers made, on disk and in a container's memory."""
 
@@ -42,7 +44,7 @@ def main(arguments: list[str]) -> None:
     """The judge's process.
 
     `arguments`: a private folder; "contained" where a container of ours holds judge and runners; "builds=PATH" for a
-    folder of what compilers made that outlives this judge.
+    folder of what compilers made that outlives this judge; "ahead" for one that judges nothing and builds for others.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch must not start threads before the zygote is forked
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -50,6 +52,8 @@ def main(arguments: list[str]) -> None:
     host, bridges = _connection()
     root, contained = arguments[0], "contained" in arguments[1:]
     os.umask(0o022)
+    if "ahead" in arguments[1:]:
+        os.nice(_AHEAD_NICE)
 
     import torch  # noqa: F401  the zygote's children find it imported
 
@@ -104,14 +108,17 @@ def _open_artifacts(arguments: list[str], *, contained: bool):  # type: ignore[n
         return None
     given = [argument.removeprefix("builds=") for argument in arguments[1:] if argument.startswith("builds=")]
     most = _CONTAINER_BUILDS_BYTES if contained else _BUILDS_BYTES
-    for folder in [*given, os.path.join(arguments[0], "builds")]:
+    own = [] if "ahead" in arguments[1:] else [os.path.join(arguments[0], "builds")]  # what is built ahead is for others
+    for folder in [*given, *own]:
         with contextlib.suppress(OSError):
             return Artifacts(folder, most)
     return None
 
 
 def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped-def]
+    from ..runner.stand_in import describe_device
     from ..wire import ClosedError
+    from .ahead import build_ahead
     from .audit import Audit
     from .baseline import Baseline
     from .faults import InfrastructureFault
@@ -120,7 +127,9 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
     def run(kind: str, spec: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The result, and whether the device still works."""
         if kind == "describe":
-            return {}, True
+            return ({} if spec["device"] == "cpu" else {"stand_in": describe_device()}), True
+        if kind == "build":
+            return build_ahead(spec, zygote, next(uids), artifacts)
         job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
             spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}),
             *([artifacts] if kind == "job" else []),
@@ -138,10 +147,10 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
         if "ping" in spec:
             channel.send({"pong": True})
             continue
-        kind = next((name for name in ("audit", "baseline", "describe") if name in spec), "job")
+        kind = next((name for name in ("audit", "baseline", "build", "describe") if name in spec), "job")
         spec = spec.get(kind, spec)
         try:
-            hardware = _hardware(spec["device"])
+            hardware = _hardware("cpu" if kind == "build" else spec["device"])
             result, healthy = run(kind, spec)
             answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
         except InfrastructureFault as fault:

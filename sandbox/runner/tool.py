@@ -16,6 +16,7 @@ from typing import Any
 
 from ..wire import Message
 from .machine_code import DumpError, dump_caches
+from .stand_in import stand_in
 
 NCU_METRICS: Mapping[str, str] = {
     "duration": "gpu__time_duration.sum",
@@ -70,6 +71,11 @@ class Tools:
             return {"kernels": dump_caches(with_built=message["with_built"]), "reason": None}
         except (DumpError, OSError) as e:
             return {"kernels": [], "reason": str(e)}
+
+    def do_stand_in(self, message: Message, _: list[int]) -> Message:
+        """See `stand_in`: where a submission is loaded without the device."""
+        stand_in(message["device"])
+        return {}
 
     def do_run_under(self, message: Message, _: list[int]) -> Message:
         """Runs the submission once in a new process (`runner/alone`) under a tool.
