@@ -16,7 +16,6 @@ from kbenv.sandbox.job import Job, Result
 
 MOST_WORKERS = 4
 """By default: what is built ahead of one device in time needs no more, and judges want cores of their own."""
-MAX_SOURCE_BYTES = 5_000_000
 _LEAST_BYTES = 4 << 30
 """Of memory for one process of a build worker's, however small the machine: compilers need it."""
 
@@ -33,9 +32,7 @@ class BuildWorker:
         limits = protocol.limits
         share = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (4 * workers)  # a submission and a compiler
         memory = min(limits.host_memory_bytes, max(_LEAST_BYTES, share))
-        self._protocol = protocol.model_copy(
-            update={"limits": limits.model_copy(update={"host_memory_bytes": memory})}
-        )
+        self._protocol = protocol.model_copy(update={"limits": limits.model_copy(update={"host_memory_bytes": memory})})
         self._sandbox = sandbox
         self._kind = kind
 
@@ -66,13 +63,13 @@ class BuildWorker:
         self._sandbox.close()
 
 
-def may_build(source: str) -> bool:
-    """Whether the source's text speaks of anything that a build worker could build."""
+def may_build(source: str, max_bytes: int) -> bool:
+    """Whether the source's text speaks of anything to build ahead, and is one of at most `max_bytes` that is judged."""
     try:
-        size = len(source.encode())
+        is_judged = len(source.encode()) <= max_bytes
     except UnicodeEncodeError:
-        return False  # no text, and no job
-    return size <= MAX_SOURCE_BYTES and any(backend.may_build_ahead(source) for backend in BACKENDS)
+        return False
+    return is_judged and any(backend.may_build_ahead(source) for backend in BACKENDS)
 
 
 def default_workers(kind: str) -> int:

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt
 from kbenv.audit import Audit, source_hash
 from kbenv.backends import AUTO, backend_names
 from kbenv.baseline import VARIANTS, Baseline, VariantName
-from kbenv.build_worker import MAX_SOURCE_BYTES, BuildWorker
+from kbenv.build_worker import BuildWorker
 from kbenv.case import combine, ends, seeds_of, split
 from kbenv.diagnosis import read_diagnosis
 from kbenv.errors import (
@@ -64,6 +64,7 @@ from kbenv.verdict import (
     Verdict,
 )
 
+MAX_SOURCE_BYTES = 5_000_000
 CPU_THREADS = 1
 """Of a runner on the CPU. With several, OpenMP's threads wait for each other whenever the scheduler puts two on one
 core, and a call takes one, two or ten times as long: an A/A interval of [0.92, 1.04] became [0.44, 2.1] on two cores.
@@ -244,7 +245,7 @@ class Evaluator:
         return None if kind == "cpu" else self._sandbox.describe(kind, self.protocol.limits)["stand_in"]
 
     def build_workers(self, count: int) -> list[BuildWorker]:
-        """So many that build for this evaluator's jobs; none where what they build would not be found (see docs/build.md)."""
+        """So many that build for this evaluator's jobs; none where what they build would not be found."""
         sandboxes = [self._sandbox.build_worker() for _ in range(count)]
         kind = self.device.split(":")[0]
         return [BuildWorker(sandbox, self.protocol, kind, count) for sandbox in sandboxes if sandbox is not None]

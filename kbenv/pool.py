@@ -1,5 +1,9 @@
 """Many jobs on many devices: one evaluator, hence one judge, for each; a queue before them all.
 
+Build workers beside them take what has something to compile first, in order and ahead of the judges; a judge takes the
+first job that has nothing left to build, and so holds its device for no compiler. They decide nothing: where they fail,
+or none is left, a job builds for itself.
+
 The same problem and source are judged once, however often they are asked for. A fault of the machine is tried again by
 the evaluator itself (once, with a fresh judge), and then on another device where there is one; what still fails has no
 verdict. A device on which one job after another fails is given up, so that it does not eat the queue.
@@ -15,13 +19,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from kbenv.baseline import machine_key
+from kbenv.build_worker import BuildWorker, default_workers, may_build
 from kbenv.errors import SandboxError, UsageError
-from kbenv.evaluator import Evaluator, may_pass
+from kbenv.evaluator import MAX_SOURCE_BYTES, Evaluator, may_pass
 from kbenv.problems.problem import Problem
 from kbenv.sandbox.gpu import resolve_devices
+from kbenv.sandbox.job import Result
 from kbenv.store import KeptVerdicts
 from kbenv.verdict import Hardware, Verdict
 
@@ -29,6 +35,8 @@ FAULTS_IN_A_ROW = 3
 """After so many jobs in a row without a verdict a device is given up, if there is another."""
 REMEMBERED = 4096
 """Most finished verdicts that answer for equal jobs; the least recently asked for go first."""
+AHEAD_OF_EACH = 8
+"""So many jobs that are built may wait for each device before nothing more is built ahead."""
 _JOIN_S = 15.0
 
 PoolJob = tuple["Problem | str", "str | None"]
@@ -50,6 +58,8 @@ class _Task:
     problem: Problem
     source: str
     key: _Key
+    build: Literal["due", "begun", "over"] = "over"
+    ahead_seconds: float | None = None
     future: Future[Verdict] = field(default_factory=Future)
     failed_on: set[Evaluator] = field(default_factory=set)
 
@@ -62,12 +72,18 @@ class EvaluatorPool:
     Args:
         evaluators: of one protocol, each on a device of its own; they are closed with the pool.
         keep: a folder in which verdicts are kept, and found again by a later pool of equal rules on an equal machine.
+        build_workers: how many compile beside the judges; None for `default_workers` where they can be had.
+        on_build: called with a build worker's name and what it does, from its thread: "building ID", "waiting", or
+            "failed: REASON".
 
     Raises:
-        UsageError: no evaluator, or their rules differ.
+        UsageError: no evaluator, or their rules differ, or the build workers that are asked for cannot be had.
     """
 
-    def __init__(self, evaluators: Sequence[Evaluator], *, keep: Path | None = None) -> None:
+    def __init__(
+        self, evaluators: Sequence[Evaluator], *, keep: Path | None = None, build_workers: int | None = None,
+        on_build: Callable[[str, str], None] | None = None,
+    ) -> None:  # fmt: skip
         if not evaluators:
             raise UsageError("a pool needs at least one evaluator; found none")
         first = evaluators[0]
@@ -86,9 +102,17 @@ class EvaluatorPool:
         self._device_name: str | None = None
         self._machines: dict[Evaluator, tuple[Hardware, dict[str, str | None]]] = {}
         self._closed = False
+        self._workers = _make_workers(first, build_workers)
+        self._building: list[BuildWorker] = list(self._workers)
+        self._on_build = on_build or (lambda worker, phase: None)
+        self._stand_in: Future[Result | None] | None = None
+        """What build workers must know of the devices, which are alike."""
         self._threads = [
             threading.Thread(target=self._work, args=(evaluator,), name=f"kbenv {evaluator.device}", daemon=True)
             for evaluator in evaluators
+        ] + [
+            threading.Thread(target=self._build, args=(worker, name), name=f"kbenv {name}", daemon=True)
+            for worker, name in zip(self._workers, self.build_workers, strict=True)
         ]
         for thread in self._threads:
             thread.start()
@@ -105,6 +129,11 @@ class EvaluatorPool:
     def devices(self) -> tuple[str, ...]:
         """Those still at work."""
         return tuple(evaluator.device for evaluator in self._working)
+
+    @property
+    def build_workers(self) -> tuple[str, ...]:
+        """The names of all that there were."""
+        return tuple(f"build worker {number}" for number, _ in enumerate(self._workers, start=1))
 
     def machine(self) -> tuple[Hardware, dict[str, str | None]]:
         """The machine of the first judge, while none is at work. Raises SandboxError."""
@@ -130,6 +159,8 @@ class EvaluatorPool:
                 return known
             self._futures[task.key] = task.future
             self._forget_oldest()
+            if self._building and may_build(source, MAX_SOURCE_BYTES):
+                task.build = "due"
             self._waiting.append(task)
             self._idle.notify_all()
         return task.future
@@ -171,6 +202,8 @@ class EvaluatorPool:
                 task.future.set_exception(SandboxError("the pool was closed"))
         for evaluator in self._evaluators:
             evaluator.abort()
+        for worker in self._workers:
+            worker.abort()
         for thread in self._threads:
             thread.join(_JOIN_S)  # one that waits for a device that another process holds is left to the process's end
 
@@ -179,6 +212,7 @@ class EvaluatorPool:
     def _work(self, evaluator: Evaluator) -> None:
         faults = 0
         try:
+            self._describe(evaluator)
             while (task := self._next(evaluator)) is not None:
                 try:
                     verdict = self._judge(evaluator, task)
@@ -192,28 +226,33 @@ class EvaluatorPool:
             evaluator.close()
 
     def _next(self, evaluator: Evaluator) -> _Task | None:
-        """The first job that has not failed here; None when the pool is closed or this device given up."""
+        """The first job that has nothing left to build and has not failed here; None when the pool is closed or this
+        device given up."""
         with self._idle:
             while not self._closed and evaluator in self._working:
-                task = next((task for task in self._waiting if evaluator not in task.failed_on), None)
+                ready = (task for task in self._waiting if task.build == "over" and evaluator not in task.failed_on)
+                task = next(ready, None)
                 if task is None:
                     self._idle.wait()
                     continue
                 self._waiting.remove(task)
+                self._idle.notify_all()  # a build worker may go further ahead
                 if task.failed_on or task.future.set_running_or_notify_cancel():
                     return task
         return None
 
     def _judge(self, evaluator: Evaluator, task: _Task) -> Verdict:
-        kind = evaluator.device.split(":")[0]
-        key = KeptVerdicts.key(task.problem.id, task.key[1], task.source, self.protocol, kind, self.backend)
-        verdict = self._kept.load(key) if self._kept is not None else None
+        verdict = self._kept.load(self._kept_as(task)) if self._kept is not None else None
         if verdict is None or not self._is_of_this_machine(evaluator, verdict):
-            verdict = evaluator.evaluate(task.problem, task.source)
+            verdict = _with_ahead(evaluator.evaluate(task.problem, task.source), task.ahead_seconds)
             if self._kept is not None:
-                self._kept.save(key, verdict)
+                self._kept.save(self._kept_as(task), verdict)
         self._expect_same_hardware(evaluator, verdict)
         return verdict
+
+    def _kept_as(self, task: _Task) -> str:
+        kind = self.device.split(":")[0]
+        return KeptVerdicts.key(task.problem.id, task.key[1], task.source, self.protocol, kind, self.backend)
 
     def _is_of_this_machine(self, evaluator: Evaluator, verdict: Verdict) -> bool:
         """Whether a kept verdict's numbers would be the same here: the same device, driver and PyTorch."""
@@ -255,6 +294,64 @@ class EvaluatorPool:
         if task.failed_on or task.future.set_running_or_notify_cancel():
             task.future.set_exception(error)
 
+    # -- a build worker's thread --------------------------------------------------------------------------------------
+
+    def _describe(self, evaluator: Evaluator) -> None:
+        """Tells build workers what the devices are. Where that fails there is nothing to wait for: they end."""
+        if not self._building or self._stand_in is not None:
+            return
+        described: Future[Result | None] = Future()
+        try:
+            described.set_result(evaluator.describe_device())
+        except Exception as error:  # the device's own jobs will say what is wrong with it
+            described.set_exception(error)
+        with self._idle:
+            self._stand_in = self._stand_in or described
+            self._idle.notify_all()
+
+    def _build(self, worker: BuildWorker, name: str) -> None:
+        faults = 0
+        try:
+            while faults < FAULTS_IN_A_ROW and (found := self._next_to_build()) is not None:
+                task, stand_in = found
+                try:
+                    self._on_build(name, f"building {task.problem.id}")
+                    if self._kept is None or self._kept.load(self._kept_as(task)) is None:
+                        task.ahead_seconds = worker.build(task.problem, task.source, stand_in.result())
+                    faults = 0
+                    self._on_build(name, "waiting")
+                except Exception as error:  # whatever it is, the job builds for itself and says what is wrong
+                    faults += 1
+                    self._on_build(name, f"failed: {error}")
+                finally:
+                    self._settle_build(task)
+        finally:
+            with self._idle:
+                self._building.remove(worker)
+                for task in self._waiting if not self._building else ():
+                    task.build = "over" if task.build == "due" else task.build
+                self._idle.notify_all()
+            worker.close()
+
+    def _next_to_build(self) -> tuple[_Task, Future[Result | None]] | None:
+        """The first job with something to build, unless judges are far behind, and what is known of the device; None
+        when the pool is closed."""
+        with self._idle:
+            while not self._closed:
+                ahead = sum(task.ahead_seconds is not None or task.build == "begun" for task in self._waiting)
+                due = (task for task in self._waiting if task.build == "due")
+                task = next(due, None) if ahead < AHEAD_OF_EACH * len(self._working) else None
+                if task is not None and self._stand_in is not None:
+                    task.build = "begun"
+                    return task, self._stand_in
+                self._idle.wait()
+        return None
+
+    def _settle_build(self, task: _Task) -> None:
+        with self._idle:
+            task.build = "over"
+            self._idle.notify_all()
+
     def _forget_oldest(self) -> None:
         while len(self._futures) > REMEMBERED:
             oldest = next((key for key, future in self._futures.items() if future.done()), None)
@@ -268,6 +365,8 @@ def open_pool(
     *,
     on_phase: Callable[[str, str], None] | None = None,
     keep: Path | None = None,
+    build_workers: int | None = None,
+    on_build: Callable[[str, str], None] | None = None,
     **options: Any,
 ) -> EvaluatorPool:
     """A pool with an evaluator on each device.
@@ -276,7 +375,7 @@ def open_pool(
         devices: as `kbenv.sandbox.gpu.resolve_devices` reads them: "cpu", "cuda:N" (the machine's N-th GPU, whatever
             CUDA_VISIBLE_DEVICES says), a UUID, or "all" alone. None: the first GPU that PyTorch sees, else the CPU.
         on_phase: called with the device and the phase that its judge enters, from the device's thread.
-        keep: as for `EvaluatorPool`.
+        keep, build_workers, on_build: as for `EvaluatorPool`.
         options: as for `Evaluator`.
 
     Raises:
@@ -287,7 +386,7 @@ def open_pool(
         Evaluator(device=device, on_phase=lambda phase, device=device: say(device, phase), **options)  # type: ignore[misc]
         for device in (["auto"] if devices is None else resolve_devices(devices))
     ]
-    return EvaluatorPool(evaluators, keep=keep)
+    return EvaluatorPool(evaluators, keep=keep, build_workers=build_workers, on_build=on_build)
 
 
 def evaluate_many(
@@ -303,13 +402,33 @@ def evaluate_many(
 
     Args:
         jobs: problems (or their names) with sources; None in the place of a source is an answer without code.
-        devices, keep, options: as for `open_pool`.
+        devices, keep, options (`build_workers` is one): as for `open_pool`.
 
     Raises:
         UsageError: nothing was judged.
     """
     with open_pool(devices, keep=keep, **options) as pool:
         yield from pool.evaluate_many(jobs)
+
+
+def _make_workers(evaluator: Evaluator, wanted: int | None) -> list[BuildWorker]:
+    """Raises UsageError when so many are wanted and none can be had."""
+    if wanted is not None and wanted < 0:
+        raise UsageError(f"build workers must be 0 or more; found {wanted}")
+    count = default_workers(evaluator.device.split(":")[0]) if wanted is None else wanted
+    workers = evaluator.build_workers(count) if count else []
+    if wanted and not workers:
+        raise UsageError(
+            "build workers need the process sandbox (--sandbox process) as root, where judges share what is built; "
+            "leave them out: a job builds for itself"
+        )
+    return workers
+
+
+def _with_ahead(verdict: Verdict, seconds: float | None) -> Verdict:
+    if seconds is None or verdict.build is None:
+        return verdict
+    return verdict.model_copy(update={"build": verdict.build.model_copy(update={"ahead_seconds": seconds})})
 
 
 def _outcome(index: int, future: Future[Verdict]) -> Outcome:

@@ -126,7 +126,7 @@ class DockerCarrier:
             self.software["runtime"] = self._settings.runtime
         self.missing = _not_enforced(facts)
         place = "" if self._facts.is_local else f"{self._facts.address} "
-        self.lock = place + ("cpu" if gpu is None else gpu if place else canonical(gpu))
+        self.lock: str | None = place + ("cpu" if gpu is None else gpu if place else canonical(gpu))
         self._name: str | None = None
         """Of the container, from before it exists until it is removed."""
         self._is_created = False

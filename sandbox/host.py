@@ -45,7 +45,7 @@ class Carrier(Protocol):
         """Starts a judge for jobs on `device` within `limits`. Raises SandboxError."""
 
     def build_worker(self) -> Carrier | None:
-        """A carrier of judges without the device that build what this one's then find; None where that cannot be had."""
+        """A carrier of judges that build, without the device, what this one's then find; None: not to be had."""
 
     def last_words(self) -> str:
         """The end of what the judge wrote to its log."""
@@ -127,7 +127,7 @@ class Sandbox:
         )
 
     def describe(self, device: str, limits: Limits) -> Result:
-        """What the judge says of its machine: "hardware" and "software", and "stand_in" of a GPU. Raises SandboxError."""
+        """What the judge says of its machine: "hardware", "software", of a GPU "stand_in". Raises SandboxError."""
         return self._send(device, limits, {"describe": {"device": device}}, lambda _: None)
 
     def _send(self, device: str, limits: Limits, message: Message, on_phase: Callable[[str], None]) -> Result:

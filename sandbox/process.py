@@ -33,7 +33,7 @@ class ProcessCarrier:
 
     def __init__(self, visible_device: str | None = None, *, ahead: bool = False) -> None:
         self._ahead = ahead
-        self.lock = None if ahead else "cpu" if visible_device is None else canonical(visible_device)
+        self.lock: str | None = None if ahead else "cpu" if visible_device is None else canonical(visible_device)
         self.software: dict[str, str] = {}
         self.missing: tuple[str, ...] = ()
         self._visible_device = visible_device

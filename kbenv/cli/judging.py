@@ -84,6 +84,11 @@ def add_devices_option(parser: argparse.ArgumentParser) -> None:
         help="judge on several devices at once: cuda:0,cuda:1 (the machine's numbers, whatever CUDA_VISIBLE_DEVICES "
         "says), UUIDs (GPU-...), all, or cpu",
     )  # fmt: skip
+    parser.add_argument(
+        "--build-workers", type=int, metavar="N",
+        help="so many compile what the answers that wait will need, without the device (default: up to 4 where a GPU "
+        "judges in the process sandbox as root and several answers can wait, else 0)",
+    )  # fmt: skip
 
 
 def open_evaluator(
@@ -108,21 +113,36 @@ def open_evaluator(
 
 
 def open_pool(
-    arguments: argparse.Namespace, on_phase: Callable[[str], None], *, keep: Path | None = None
+    arguments: argparse.Namespace,
+    on_phase: Callable[[str], None],
+    on_build: Callable[[str, str], None] | None = None,
+    *,
+    one_at_a_time: bool = False,
 ) -> EvaluatorPool:
     """The pool that the options ask for: one evaluator, or with `--devices` one on each.
 
+    Args:
+        one_at_a_time: no answer waits while another is judged, so that there is nothing to build ahead.
+
     Raises:
-        UsageError: as `open_evaluator`; or both `--device` and `--devices` are given.
+        UsageError: as `open_evaluator`; both `--device` and `--devices` are given; or there can be no build workers.
     """
     from kbenv import pool
 
+    workers = 0 if arguments.build_workers is None and one_at_a_time else arguments.build_workers
     if arguments.devices is None:
-        return pool.EvaluatorPool([open_evaluator(arguments, on_phase)], keep=keep)
+        evaluator = open_evaluator(arguments, on_phase)
+        return pool.EvaluatorPool([evaluator], build_workers=workers, on_build=on_build)
     if arguments.device != "auto":
         raise UsageError("give --device for one judge, or --devices for several, not both")
     devices = [name.strip() for name in arguments.devices.split(",") if name.strip()]
-    opened = pool.open_pool(devices, on_phase=lambda _, phase: on_phase(phase), keep=keep, **_options(arguments))
+    opened = pool.open_pool(
+        devices,
+        on_phase=lambda _, phase: on_phase(phase),
+        on_build=on_build,
+        build_workers=workers,
+        **_options(arguments),
+    )
     _say_note(opened.sandbox_note)
     return opened
 

@@ -115,7 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     started = time.monotonic()
     progress = _Progress(console)
-    with open_pool(arguments, progress.show_phase) as pool:
+    alone = arguments.devices is None and arguments.parallel in (None, 1)
+    with open_pool(arguments, progress.show_phase, progress.show_build, one_at_a_time=alone) as pool:
         prompt = read_prompt_options(arguments, pool)
         runs = [
             Run(arguments, kind, model, _settings(arguments, model, at_once), pool, prompt)
@@ -357,7 +358,8 @@ class _Progress:
             expand=True,
         )
         self._task = self._bar.add_task("starting", total=None)
-        self._problem = ""
+        self._problem = self._phase = ""
+        self._builds: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -375,7 +377,19 @@ class _Progress:
 
     def show_phase(self, phase: str) -> None:
         """What the judge is doing, beside the bar."""
-        self._bar.update(self._task, description=f"{self._problem} {phase}".strip())
+        self._phase = phase
+        builds = f"({', '.join(self._builds.values())})" if self._builds else ""
+        self._bar.update(self._task, description=" ".join(filter(None, (self._problem, phase, builds))))
+
+    def show_build(self, worker: str, doing: str) -> None:
+        """What a build worker is doing, behind the judge's phase; a fault is a line of its own."""
+        if doing.startswith("building"):
+            self._builds = {**self._builds, worker: doing}
+        else:
+            self._builds = {name: other for name, other in self._builds.items() if name != worker}
+        if doing.startswith("failed"):
+            self.say(f"{worker} {doing}")
+        self.show_phase(self._phase)
 
     def begin(self, problem: str) -> None:
         self._problem = problem

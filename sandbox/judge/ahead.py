@@ -5,8 +5,8 @@ be built there is built and kept as in a job (`build`), under keys that say noth
 it. Whatever the submission does here, its job begins as if it had not: the runner, its user's files and its folder are
 gone, and no seed and no input of any job is known to this judge.
 
-Not covered: what needs the device before it is built, what forward builds, and names or sources that differ from process
-to process. That is built in the job.
+Not covered: what needs the device before it is built, what forward builds, and names or sources that differ from
+process to process. That is built in the job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def build_ahead(
     """Builds what the submission of a job asks for while it is loaded.
 
     Args:
-        spec: the job; its "stand_in" says what the submission is told of the device (see `runner/stand_in`), or is None.
+        spec: the job; its "stand_in" is what the submission is told of the device (see `runner/stand_in`), or None.
         uids: of a job: the first two serve here.
 
     Returns:
@@ -45,8 +45,11 @@ def build_ahead(
         InfrastructureFault: nothing that is built here would be found by another judge.
     """
     if uids is None or artifacts is None:
-        raise InfrastructureFault("sandbox", "what is built ahead cannot be kept: that needs root and a folder of its own")
-    limits, left = spec["protocol"]["limits"], []
+        raise InfrastructureFault(
+            "sandbox", "what is built ahead is not kept: that needs root, and a folder of root's own"
+        )
+    limits = spec["protocol"]["limits"]
+    left: list[str] = []
     builds = Builds(zygote, artifacts, limits, uids[1], left.append)
     started = time.monotonic()
     scratch = zygote.new_scratch("submission", uids[0], limits["scratch_bytes"])

@@ -3,8 +3,8 @@
 It never imports a submission and never unpickles what a runner sent. For a job it sends any number of {"phase": name}
 and then {"result": ..., "healthy": bool} or {"fault": {"kind", "message", "detail"}}, and likewise for {"audit": job}
 and {"baseline": job} (its problem alone), {"build": job} (see `ahead`) and {"describe": {"device"}} (a result with
-hardware and software, and on a GPU with "stand_in"); to {"ping": True} it answers {"pong": True}. Standard input is a socket for both ways, or a pipe (in a
-container), and then standard output answers.
+hardware and software, and on a GPU with "stand_in"); to {"ping": True} it answers {"pong": True}. Standard input is a
+socket for both ways, or a pipe (in a container), and then standard output answers.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def _open_artifacts(arguments: list[str], *, contained: bool):  # type: ignore[n
         return None
     given = [argument.removeprefix("builds=") for argument in arguments[1:] if argument.startswith("builds=")]
     most = _CONTAINER_BUILDS_BYTES if contained else _BUILDS_BYTES
-    own = [] if "ahead" in arguments[1:] else [os.path.join(arguments[0], "builds")]  # what is built ahead is for others
-    for folder in [*given, *own]:
+    if "ahead" not in arguments[1:]:  # what is built ahead is for others
+        given.append(os.path.join(arguments[0], "builds"))
+    for folder in given:
         with contextlib.suppress(OSError):
             return Artifacts(folder, most)
     return None
