@@ -197,8 +197,8 @@ class Build(_Frozen):
     seconds: float = Field(description="spent on all this in the job")
     ahead_seconds: float | None = Field(
         default=None,
-        description="that a build worker spent on this submission before its job, which finds in the cache what it built; "
-        "null where none did",
+        description="that a build worker spent on this submission before its job, which then finds in the cache what "
+        "was built; null where none did",
     )
 
 

@@ -1,0 +1,206 @@
+"""Build workers beside real judges: what they build is found, what they are given costs nothing else, and they end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kbenv.build_worker import BuildWorker
+from kbenv.evaluator import Evaluator
+from kbenv.pool import EvaluatorPool
+from kbenv.problems import load_problem
+from kbenv.verdict import Status
+from tests.judge.corpus import TESTS, load_case
+from tests.judge.evaluators import make_protocol
+from tests.judge.test_builds import RELU, submission
+from tests.judge.test_pool import descendants
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder has a user of its own")
+
+HOSTILE = (
+    "i12_forge_build_requests", "i12_write_build_cache", "i13_kill_parent", "i3_system_exit_at_import", "i4_half_a_frame",
+    "i4_oversized_frame", "i6_build_bombs", "i6_disk_filler", "i6_fork_bomb", "i6_infinite_import", "i6_memory_hog",
+    "i6_plant_outside", "i6_stop_itself",
+)  # fmt: skip
+"""Of tests/exploits."""
+CRASH = "import ctypes\n\nctypes.string_at(0)\n# load_inline\n"
+REMEMBERING = """
+import glob
+import tempfile
+import time
+
+ME = os.path.basename(os.environ["HOME"])
+PLACES = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", "."]
+found = [path for place in PLACES for path in glob.glob(f"{place}/was-here-*") if not path.endswith(ME)]
+if found:
+    raise RuntimeError(f"left by another job of this submission: {found}")
+for place in PLACES:
+    try:
+        open(f"{place}/was-here-{ME}", "w").close()
+    except OSError:
+        pass
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+"""
+"""Leaves files wherever it can, and a process; refuses to work where it finds files of another scratch folder."""
+IN_CONSTRUCTOR = """
+import ctypes
+import os
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        from torch.utils.cpp_extension import load_inline
+
+        body = "for (long i = 0; i < n; i++) y[i] = x[i] > 0 ? x[i] : 0;"
+        source = 'extern "C" void kernel(const float *x, float *y, long n) { %s }' % body
+        load_inline("own_ext", source, no_implicit_headers=True, is_python_module=False)
+        self.library = ctypes.CDLL(os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "own_ext", "own_ext.so"))
+        self.library.kernel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        self.library.kernel(x.data_ptr(), y.data_ptr(), x.numel())
+        return y
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of what is built, of this test's judges alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "kbenv" / "builds"
+
+
+OpenPool = Callable[..., EvaluatorPool]
+
+
+@pytest.fixture
+def open_pool(cache: Path) -> Iterator[OpenPool]:
+    pools: list[EvaluatorPool] = []
+
+    def opened(evaluator: Evaluator | None = None, **options: object) -> EvaluatorPool:
+        rules = make_protocol("verified tight")
+        evaluator = evaluator or Evaluator(protocol=rules, device="cpu", sandbox="process")
+        pools.append(EvaluatorPool([evaluator], **{"build_workers": 1} | options))  # type: ignore[arg-type]
+        return pools[-1]
+
+    yield opened
+    for pool in pools:
+        pool.close()
+
+
+def keys(cache: Path) -> set[str]:
+    return {entry.name for entry in cache.iterdir()}
+
+
+def test_the_second_is_built_while_the_first_is_judged_and_found_under_equal_keys(cache: Path, open_pool) -> None:
+    judging, built = threading.Event(), threading.Event()
+    seen: list[set[str]] = []
+
+    def on_phase(phase: str) -> None:
+        """The first is held in the middle of its job until the second is built."""
+        if phase == "standard" and not judging.is_set():
+            judging.set()
+            assert built.wait(60)
+            seen.append(keys(cache))
+
+    def on_build(worker: str, doing: str) -> None:
+        if judging.is_set() and doing == "waiting":
+            built.set()
+
+    evaluator = Evaluator(protocol=make_protocol("verified tight"), device="cpu", sandbox="process", on_phase=on_phase)
+    pool = open_pool(evaluator, on_build=on_build)
+    first = pool.submit(RELU, submission())
+    assert judging.wait(120)
+    second = pool.submit(RELU, submission("x[i] < 0 ? 0 : x[i]"))
+    for verdict in (first.result(), second.result()):
+        assert verdict.status is Status.PASSED, verdict.message
+        assert verdict.build is not None
+        assert verdict.build.compiled == 0
+        assert verdict.build.from_cache == verdict.build.requested > 0
+        assert verdict.build.declined == ()
+        assert verdict.build.ahead_seconds is not None
+    assert len(seen[0]) == 4  # an object and a library for each
+    assert keys(cache) == seen[0]  # the jobs asked for nothing else
+
+
+def test_a_job_without_a_build_worker_says_so(open_pool) -> None:
+    verdict = open_pool(build_workers=0).evaluate(RELU, submission())
+    assert verdict.build is not None
+    assert verdict.build.ahead_seconds is None
+    assert verdict.build.compiled == 1
+
+
+def test_what_a_constructor_builds_is_built_ahead(open_pool) -> None:
+    verdict = open_pool().evaluate(RELU, IN_CONSTRUCTOR)
+    assert verdict.status is Status.PASSED, verdict.message
+    assert verdict.build is not None
+    assert (verdict.build.compiled, verdict.build.from_cache) == (0, verdict.build.requested)
+
+
+def test_a_refusal_is_found_too(open_pool) -> None:
+    verdict = open_pool().evaluate(RELU, submission("undeclared_name"))
+    assert verdict.status is Status.COMPILE_ERROR
+    assert verdict.build is not None
+    assert (verdict.build.compiled, verdict.build.from_cache) == (0, 1)
+
+
+def test_nothing_of_the_load_ahead_reaches_the_job(open_pool) -> None:
+    doings: list[str] = []
+    pool = open_pool(on_build=lambda worker, doing: doings.append(doing))
+    verdict = pool.evaluate(RELU, submission(before=REMEMBERING))
+    assert doings == [f"building {RELU}", "waiting"]
+    assert verdict.status is Status.PASSED, verdict.detail
+    assert verdict.build is not None
+    assert verdict.build.compiled == 0
+
+
+# -- one worker alone -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory) -> Iterator[tuple[BuildWorker, Path]]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        evaluator = Evaluator(protocol=make_protocol("verified tight"), device="cpu", sandbox="process")
+        (made,) = evaluator.build_workers(1)
+        made.build(load_problem(RELU), "from torch.utils.cpp_extension import load_inline", None)  # its judge is there
+        yield made, folder / "kbenv" / "builds"
+        made.close()
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "crash"])
+def test_a_hostile_submission_costs_a_worker_its_time_and_nothing_else(worker, name: str) -> None:
+    """Its judge goes on, none of its processes is left, and what is built next is what it would have been."""
+    made, cache = worker
+    before = descendants()
+    source = CRASH if name == "crash" else load_case(TESTS / "exploits" / f"{name}.py").source
+    made.build(load_problem(RELU), source, None)
+    assert (
+        descendants() <= before or not descendants() & before
+    )  # the same judge, or another after a folder that stayed
+    known = keys(cache)
+    made.build(load_problem(RELU), submission(include=f"// {name}"), None)
+    assert len(keys(cache) - known) == 2
+    assert all((cache / key).stat().st_uid == 0 for key in keys(cache))
+
+
+def test_a_worker_ends_with_its_pool_in_the_middle_of_a_build(open_pool) -> None:
+    before, building = descendants(), threading.Event()
+    pool = open_pool(on_build=lambda worker, doing: building.set())
+    future = pool.submit(RELU, "import time\n\ntime.sleep(600)\n# load_inline\n")
+    assert building.wait(60)
+    while len(descendants() - before) < 4:  # two judges with a fork server each
+        pass
+    pool.close()
+    assert future.cancelled()
+    assert descendants() <= before
