@@ -22,8 +22,8 @@ from tests.judge.test_pool import descendants
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder has a user of its own")
 
 HOSTILE = (
-    "i12_forge_build_requests", "i12_write_build_cache", "i13_kill_parent", "i3_system_exit_at_import", "i4_half_a_frame",
-    "i4_oversized_frame", "i6_build_bombs", "i6_disk_filler", "i6_fork_bomb", "i6_infinite_import", "i6_memory_hog",
+    "i12_forge_build_requests", "i12_write_build_cache", "i13_kill_parent", "i3_system_exit_at_import",
+    "i4_half_a_frame", "i4_oversized_frame", "i6_build_bombs", "i6_disk_filler", "i6_fork_bomb", "i6_infinite_import", "i6_memory_hog",
     "i6_plant_outside", "i6_stop_itself",
 )  # fmt: skip
 """Of tests/exploits."""
@@ -185,9 +185,7 @@ def test_a_hostile_submission_costs_a_worker_its_time_and_nothing_else(worker, n
     before = descendants()
     source = CRASH if name == "crash" else load_case(TESTS / "exploits" / f"{name}.py").source
     made.build(load_problem(RELU), source, None)
-    assert (
-        descendants() <= before or not descendants() & before
-    )  # the same judge, or another after a folder that stayed
+    assert len(descendants()) <= len(before)
     known = keys(cache)
     made.build(load_problem(RELU), submission(include=f"// {name}"), None)
     assert len(keys(cache) - known) == 2
