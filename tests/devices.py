@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from kbenv.errors import ProblemExcludedError, SandboxError
@@ -17,16 +17,43 @@ from tests.fakes import make_problem, make_verdict
 Answer = Callable[["Device", str], Verdict]
 
 
+class Worker:
+    """A build worker that builds by a function; `abort` ends what it waits for."""
+
+    def __init__(self, build: Callable[[Worker, str], None]) -> None:
+        self.built: list[str] = []
+        self.told: list[object] = []
+        self.aborted = threading.Event()
+        self.closed = False
+        self._build = build
+
+    def build(self, problem: Problem, source: str, stand_in: object) -> float:
+        self.built.append(source)
+        self.told.append(stand_in)
+        self._build(self, source)
+        return 1.5
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class Device:
     """An evaluator that answers by a function, in its pool's thread; `abort` ends what it waits for."""
 
     sandbox_note: str | None = None
     backend = "auto"
 
-    def __init__(self, name: str, answer: Answer, *, gpu: str = "GPU of the test", protocol: Protocol | None = None):
+    def __init__(
+        self, name: str, answer: Answer, *, gpu: str = "GPU of the test", protocol: Protocol | None = None,
+        workers: Sequence[Worker] = (),
+    ):  # fmt: skip
         self.device = name
         self.protocol = protocol or get_protocol()
         self.gpu = gpu
+        self.workers = list(workers)
         self.judged: list[str] = []
         self.aborted = threading.Event()
         self.closed = False
@@ -49,6 +76,12 @@ class Device:
         verdict = right(self, "")
         assert verdict.hardware is not None
         return verdict.hardware, dict(verdict.software)
+
+    def describe_device(self) -> dict[str, str]:
+        return {"name": self.gpu}
+
+    def build_workers(self, count: int) -> list[Worker]:
+        return self.workers[:count]
 
     def wait(self) -> None:
         """What a long job does: until it is told to stop."""

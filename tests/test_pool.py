@@ -304,7 +304,7 @@ def test_a_pool_is_opened_on_devices_by_name(monkeypatch: pytest.MonkeyPatch) ->
         return Device(options["device"], right)
 
     monkeypatch.setattr("kbenv.pool.Evaluator", make)
-    with open_pool(["cpu", "cpu"], protocol="verified", sandbox="process") as pool:
+    with open_pool(["cpu", "cpu"], protocol="verified", sandbox="process", build_workers=0) as pool:
         assert pool.devices == ("cpu", "cpu")
     assert [(o["device"], o["protocol"], o["sandbox"]) for o in opened] == [("cpu", "verified", "process")] * 2
     with open_pool() as pool:

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder
 
 HOSTILE = (
     "i12_forge_build_requests", "i12_write_build_cache", "i13_kill_parent", "i3_system_exit_at_import",
-    "i4_half_a_frame", "i4_oversized_frame", "i6_build_bombs", "i6_disk_filler", "i6_fork_bomb", "i6_infinite_import", "i6_memory_hog",
-    "i6_plant_outside", "i6_stop_itself",
+    "i4_half_a_frame", "i4_oversized_frame", "i6_build_bombs", "i6_disk_filler", "i6_fork_bomb", "i6_infinite_import",
+    "i6_memory_hog", "i6_plant_outside", "i6_stop_itself",
 )  # fmt: skip
 """Of tests/exploits."""
 CRASH = "import ctypes\n\nctypes.string_at(0)\n# load_inline\n"
