@@ -40,7 +40,7 @@ class _KernelVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         problems: several; the e-th episode of place i plays the (i + e * num_envs)-th of them, around and around.
         pool: judges for all, which stay open when the environment closes; or else
         devices: as for `kbenv.open_pool`; or else one device, by the option `device` of `kbenv.Evaluator`, with
-        evaluator_options: as for `kbenv.Evaluator`.
+        evaluator_options: as for `kbenv.Evaluator`; `build_workers` is the pool's.
         reward: as in the single environments.
 
     Raises:
@@ -195,7 +195,9 @@ def _open_pool(devices: Sequence[str] | None, reward: str, options: dict[str, An
     if reward in NEED_COMPILED:
         options = options | {"compiled_baseline": True}
     if devices is None:
-        return EvaluatorPool([Evaluator(**options)])
+        workers = {name: options[name] for name in ("build_workers",) if name in options}
+        rest = {name: value for name, value in options.items() if name not in workers}
+        return EvaluatorPool([Evaluator(**rest)], **workers)
     if "device" in options:
         raise UsageError("give `device` for one judge, or `devices` for several, not both")
     return open_pool(devices, **options)
