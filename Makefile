@@ -67,6 +67,7 @@ lint: $(STAMP) ## ruff and mypy
 .PHONY: bench
 bench: $(STAMP) ## the measurements under benchmarks/results (on a GPU, minutes)
 	@$(BIN)/python benchmarks/report.py
+	@$(BIN)/python benchmarks/queued.py
 	@$(BIN)/python benchmarks/side_by_side.py $(if $(UPSTREAM),--upstream $(UPSTREAM))
 
 .PHONY: setup

@@ -14,8 +14,8 @@ from kbenv.protocol import Protocol
 from kbenv.sandbox.host import Sandbox
 from kbenv.sandbox.job import Job, Result
 
-MOST_WORKERS = 4
-"""By default: what is built ahead of one device in time needs no more, and judges want cores of their own."""
+MOST_FOR_EACH = 6
+"""By default, for each device: a CUDA source takes several times as long to compile as a kernel to judge."""
 _LEAST_BYTES = 4 << 30
 """Of memory for one process of a build worker's, however small the machine: compilers need it."""
 
@@ -72,6 +72,6 @@ def may_build(source: str, max_bytes: int) -> bool:
     return is_judged and any(backend.may_build_ahead(source) for backend in BACKENDS)
 
 
-def default_workers(kind: str) -> int:
+def default_workers(kind: str, devices: int) -> int:
     """How many build workers devices of a kind get unless told otherwise: on the CPU they would take a judge's time."""
-    return 0 if kind == "cpu" else min(MOST_WORKERS, len(os.sched_getaffinity(0)) // 2)
+    return 0 if kind == "cpu" else min(MOST_FOR_EACH * devices, len(os.sched_getaffinity(0)) // 2)

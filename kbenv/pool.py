@@ -102,7 +102,7 @@ class EvaluatorPool:
         self._device_name: str | None = None
         self._machines: dict[Evaluator, tuple[Hardware, dict[str, str | None]]] = {}
         self._closed = False
-        self._workers = _make_workers(first, build_workers)
+        self._workers = _make_workers(first, len(evaluators), build_workers)
         self._building: list[BuildWorker] = list(self._workers)
         self._on_build = on_build or (lambda worker, phase: None)
         self._stand_in: Future[Result | None] | None = None
@@ -411,11 +411,11 @@ def evaluate_many(
         yield from pool.evaluate_many(jobs)
 
 
-def _make_workers(evaluator: Evaluator, wanted: int | None) -> list[BuildWorker]:
+def _make_workers(evaluator: Evaluator, devices: int, wanted: int | None) -> list[BuildWorker]:
     """Raises UsageError when so many are wanted and none can be had."""
     if wanted is not None and wanted < 0:
         raise UsageError(f"build workers must be 0 or more; found {wanted}")
-    count = default_workers(evaluator.device.split(":")[0]) if wanted is None else wanted
+    count = default_workers(evaluator.device.split(":")[0], devices) if wanted is None else wanted
     workers = evaluator.build_workers(count) if count else []
     if wanted and not workers:
         raise UsageError(

@@ -46,6 +46,23 @@ def test_what_is_put_is_found_with_its_kind(artifacts):
     assert get(artifacts, KEYS[1]) is None
 
 
+def test_each_number_of_a_count_is_told_once_whoever_shares_the_folder(folder, artifacts):
+    other, told = Artifacts(str(folder), 4000), []
+
+    def ask(counting: Artifacts) -> None:
+        told.extend(counting.count(KEYS[0]) for _ in range(50))
+
+    threads = [threading.Thread(target=ask, args=[counting]) for counting in (artifacts, other) * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == list(range(1, 201))
+    assert artifacts.count(KEYS[1]) == 1
+    put(artifacts, KEYS[0], b"words")
+    assert get(artifacts, KEYS[0]) == ("object", b"words")
+
+
 def test_what_is_there_already_stays(artifacts):
     put(artifacts, KEYS[0], b"first")
     put(artifacts, KEYS[0], b"second")

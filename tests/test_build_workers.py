@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from kbenv.build_worker import MOST_WORKERS, BuildWorker, default_workers, may_build
+from kbenv.build_worker import MOST_FOR_EACH, BuildWorker, default_workers, may_build
 from kbenv.errors import SandboxError, UsageError
 from kbenv.evaluator import Evaluator
 from kbenv.pool import AHEAD_OF_EACH, FAULTS_IN_A_ROW, EvaluatorPool
@@ -200,10 +200,12 @@ def test_workers_that_cannot_be_had_are_refused_when_asked_for_and_else_left_out
         make_pool(Device("cuda:0", right), build_workers=-1)
 
 
-def test_the_cpu_has_none_unless_asked_and_a_gpu_a_few() -> None:
-    assert default_workers("cpu") == 0
-    assert 0 <= default_workers("cuda") <= MOST_WORKERS
-    assert default_workers("cuda") == min(MOST_WORKERS, len(os.sched_getaffinity(0)) // 2)
+def test_the_cpu_has_none_unless_asked_and_a_gpu_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(32))
+    assert default_workers("cpu", 1) == 0
+    assert default_workers("cuda", 1) == MOST_FOR_EACH
+    assert default_workers("cuda", 2) == 2 * MOST_FOR_EACH
+    assert default_workers("cuda", 8) == 16  # half of the cores
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: elsewhere nothing that is built is kept")

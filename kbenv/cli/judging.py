@@ -85,8 +85,8 @@ def add_devices_option(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--build-workers", type=int, metavar="N",
-        help="so many compile what the answers that wait will need, without the device (default: up to 4 where a GPU "
-        "judges in the process sandbox as root and several answers can wait, else 0)",
+        help="so many compile what the answers that wait will need, without the device (default: up to 6 a GPU, "
+        "and half of the cores, in the process sandbox as root where several answers can wait; else 0)",
     )  # fmt: skip
 
 

@@ -8,19 +8,19 @@ recently used go when the whole is too large. What a key must say is the busines
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
 import shutil
 import stat
-from collections import Counter
 from typing import Literal
 
 Kind = Literal["object", "library", "headers", "failure"]
 _KINDS = ("object", "library", "headers", "failure")
 _KEEP = 0.8
 """Of `max_bytes`: to how much the whole is brought down when it is too large."""
-_PREFIX = ".new-"
+_PREFIX, _COUNT = ".new-", ".count-"
 
 
 class Artifacts:
@@ -41,8 +41,6 @@ class Artifacts:
             raise PermissionError(f"{folder} must belong to uid {os.geteuid()} with mode 0700: remove it")
         self._folder = folder
         self._max_bytes = max_bytes
-        self.asked: Counter[str] = Counter()
-        """How often something was not there that is only worth making for many."""
         self._verified: set[str] = set()
         """Files whose hash was found right by this process."""
 
@@ -81,6 +79,22 @@ class Artifacts:
             os.rename(new, os.path.join(self._folder, key))
         except OSError:  # no room, or another judge was quicker
             shutil.rmtree(new, ignore_errors=True)
+
+    def count(self, key: str) -> int:
+        """How often this was asked of a key, by all judges that share the folder: of what is worth making for many only.
+
+        Each number is told once, so that one judge alone acts on it. 0 where there is no room to count.
+        """
+        try:
+            with open(os.path.join(self._folder, _COUNT + key), "a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                number = int(file.read() or b"0") + 1
+                file.truncate(0)
+                file.write(b"%d" % number)
+        except (OSError, ValueError):
+            return 0
+        return number
 
     def _make_room(self, size: int) -> None:
         entries = []

@@ -52,7 +52,7 @@ _PLAIN = re.compile(
     r"-O\w*|-fPIC|-std=[\w+]+|-D(?:TORCH|PYBIND11|_GLIBCXX)_\w+(?:=\w*)?|-march=native|-ffast-math|-fopenmp"
 )
 """Flags under which PyTorch's headers are worth precompiling: others come once."""
-_WORTH_HEADERS = 3
+_WORTH_HEADERS, _HEADERS_AGAIN = 3, 16
 _HEADERS_S, _LEFT_S = 60.0, 150.0
 """How long precompiling headers may take, and what must be left of the time for building before it starts."""
 _COMPILERS = r"(?:[\w./+-]*/)?(?:cc1(?:plus)?|c\+\+|g\+\+|as|ld|collect2|cudafe\+\+|cicc|ptxas|nvcc)(?::| error| fatal)"
@@ -279,8 +279,8 @@ class Builds:
     def _headers(self, request: _Request, deadline: float, stack: contextlib.ExitStack) -> int | None:
         """Headers precompiled for these flags, by a builder that sees no source of a submission's.
 
-        They take twice the time of a compilation without them and save two thirds of one: only who asks for a third
-        time gets any.
+        They take twice the time of a compilation without them and save two thirds of one: only the third to ask makes
+        any, whichever judge it asks, and the sixteenth after it where they did not come of it or have been removed.
         """
         flags = [flag for flag in request.cflags if not flag.startswith("-DTORCH_EXTENSION_NAME=")]
         options = [flag for flag, before in zip(flags, ["", *flags], strict=False) if _is_option(flag, before)]
@@ -290,8 +290,7 @@ class Builds:
         if (kept := self._artifacts.open(key)) is not None:
             stack.callback(os.close, kept[1])
             return kept[1]
-        self._artifacts.asked[key] += 1
-        seldom = self._artifacts.asked[key] != _WORTH_HEADERS
+        seldom = self._artifacts.count(key) % _HEADERS_AGAIN != _WORTH_HEADERS
         if seldom or deadline - time.monotonic() < _LEFT_S or not _is_gcc(request.cxx):
             return None
         command = [request.cxx, "-I.", *flags, "-x", "c++-header", "all.h", "-o", "all.h.gch"]

@@ -202,3 +202,22 @@ def test_a_worker_ends_with_its_pool_in_the_middle_of_a_build(open_pool) -> None
     pool.close()
     assert future.cancelled()
     assert descendants() <= before
+
+
+@pytest.mark.gpu
+def test_a_cuda_extension_is_built_without_the_device_under_the_keys_of_a_job_on_it(cache: Path, open_pool) -> None:
+    case = load_case(TESTS / "honest" / "cuda" / "load_inline_current_stream.py")
+    seen: list[set[str]] = []
+
+    def on_phase(phase: str) -> None:
+        if phase == "build":
+            seen.append(keys(cache))
+
+    rules = make_protocol("verified tight", "cuda:0")
+    evaluator = Evaluator(protocol=rules, device="cuda:0", sandbox="process", on_phase=on_phase)
+    verdict = open_pool(evaluator).evaluate(case.problem, case.source)
+    assert verdict.status is Status.PASSED, verdict.detail
+    assert verdict.build is not None
+    assert verdict.build.ahead_seconds is not None
+    assert (verdict.build.compiled, verdict.build.from_cache) == (0, verdict.build.requested)
+    assert keys(cache) == seen[0]
