@@ -81,7 +81,7 @@ class Artifacts:
             shutil.rmtree(new, ignore_errors=True)
 
     def count(self, key: str) -> int:
-        """How often this was asked of a key, by all judges that share the folder: of what is worth making for many only.
+        """How often this was asked, by all judges that share the folder: for what is worth making for many only.
 
         Each number is told once, so that one judge alone acts on it. 0 where there is no room to count.
         """
