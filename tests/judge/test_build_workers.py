@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +25,7 @@ from tests.judge.test_pool import descendants
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder has a user of its own")
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 HOSTILE = (
     "i12_forge_build_requests", "i12_write_build_cache", "i13_kill_parent", "i3_system_exit_at_import",
     "i4_half_a_frame", "i4_oversized_frame", "i6_build_bombs", "i6_disk_filler", "i6_fork_bomb", "i6_infinite_import",
@@ -202,6 +207,34 @@ def test_a_worker_ends_with_its_pool_in_the_middle_of_a_build(open_pool) -> None
     pool.close()
     assert future.cancelled()
     assert descendants() <= before
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_pool_that_is_killed_or_interrupted_leaves_no_process_of_its_workers(cache: Path, number: int) -> None:
+    before = descendants()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.judge.killed_pool"], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "building core/level1/relu\n"
+        deadline = time.monotonic() + 60
+        while len(judges := descendants() - before) < 6:  # judge and fork server, twice; a runner and its init
+            assert time.monotonic() < deadline, judges
+            time.sleep(0.01)
+        process.send_signal(number)
+        process.wait(60)
+    deadline = time.monotonic() + 30
+    while left := {pid for pid in judges if is_judge(pid)}:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
+def is_judge(pid: int) -> bool:
+    try:
+        return b"judge" in Path(f"/proc/{pid}/cmdline").read_bytes()  # empty of a zombie
+    except OSError:
+        return False
 
 
 @pytest.mark.gpu
