@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from kbenv.build_worker import MOST_FOR_EACH, BuildWorker, default_workers, may_build
+from kbenv.cli import judging
 from kbenv.errors import SandboxError, UsageError
 from kbenv.evaluator import Evaluator
 from kbenv.pool import AHEAD_OF_EACH, FAULTS_IN_A_ROW, EvaluatorPool
@@ -206,6 +208,21 @@ def test_the_cpu_has_none_unless_asked_and_a_gpu_a_few(monkeypatch: pytest.Monke
     assert default_workers("cuda", 1) == MOST_FOR_EACH
     assert default_workers("cuda", 2) == 2 * MOST_FOR_EACH
     assert default_workers("cuda", 8) == 16  # half of the cores
+
+
+def test_the_command_line_builds_ahead_where_answers_can_wait_or_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_with(workers: int | None, *, one_at_a_time: bool) -> int:
+        device = Device("cuda:0", right, workers=[Worker(nothing) for _ in range(3)])
+        monkeypatch.setattr("kbenv.cli.judging.open_evaluator", lambda *_: device)
+        arguments = argparse.Namespace(devices=None, device="auto", build_workers=workers)
+        with judging.open_pool(arguments, lambda _: None, one_at_a_time=one_at_a_time) as pool:
+            return len(pool.build_workers)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
+    assert open_with(None, one_at_a_time=True) == 0
+    assert open_with(None, one_at_a_time=False) == 3
+    assert open_with(2, one_at_a_time=True) == 2
+    assert open_with(0, one_at_a_time=False) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: elsewhere nothing that is built is kept")

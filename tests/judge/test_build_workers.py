@@ -197,6 +197,18 @@ def test_a_hostile_submission_costs_a_worker_its_time_and_nothing_else(worker, n
     assert all((cache / key).stat().st_uid == 0 for key in keys(cache))
 
 
+def test_a_submission_that_asks_for_the_device_is_told_of_the_one_that_its_job_has(worker) -> None:
+    made, cache = worker
+    properties = {"name": "a GPU", "major": 9, "minor": 0, "multi_processor_count": 132}
+    asks = "assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)"
+    source = submission(before=asks, include="// of the device")
+    known = keys(cache)
+    made.build(load_problem(RELU), source, None)
+    assert keys(cache) == known
+    made.build(load_problem(RELU), source, {"properties": properties, "architectures": ["sm_90"]})
+    assert len(keys(cache) - known) == 2
+
+
 def test_a_worker_ends_with_its_pool_in_the_middle_of_a_build(open_pool) -> None:
     before, building = descendants(), threading.Event()
     pool = open_pool(on_build=lambda worker, doing: building.set())
