@@ -25,6 +25,7 @@ import contextlib
 import datetime
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -131,22 +132,29 @@ def busy_by_phase(
 @contextlib.contextmanager
 def sampled(timeline: Timeline, device: str) -> Iterator[None]:
     """Samples the device's utilisation meanwhile, where there is an nvidia-smi."""
-    if device == "cpu":
+    if device == "cpu" or shutil.which("nvidia-smi") is None:
         yield
         return
-    which = device.removeprefix("cuda:")
     command = [
-        "nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"-lms={_SAMPLE_MS}", "-i", which,
+        "nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"--loop-ms={_SAMPLE_MS}",
+        f"--id={device.removeprefix('cuda:')}",
     ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        reader = threading.Thread(target=lambda lines: [timeline.sample(line) for line in lines], args=[process.stdout])
+    ours, theirs = os.openpty()  # a terminal gets each line at once; a pipe might get them by the page
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs) as process:
+        os.close(theirs)
+        reader = threading.Thread(target=_read_samples, args=[timeline, ours])
         reader.start()
         try:
             yield
         finally:
             process.terminate()
             reader.join()
+
+
+def _read_samples(timeline: Timeline, terminal: int) -> None:
+    with open(terminal, encoding="utf-8") as lines, contextlib.suppress(OSError):  # its other end is closed
+        for line in lines:
+            timeline.sample(line)
 
 
 @dataclass(frozen=True)

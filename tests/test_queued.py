@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from benchmarks.queued import IDLE, Measured, Timeline, busy_by_phase, make_jobs, render, seconds_by_phase
+from benchmarks.queued import IDLE, Measured, Timeline, busy_by_phase, make_jobs, render, sampled, seconds_by_phase
 from kbenv.build_worker import may_build
 from tests.fakes import make_problem, make_verdict
 
@@ -30,6 +34,27 @@ def test_a_sample_that_is_no_number_is_left_out() -> None:
     for line in ("12\n", "[N/A]\n", " 100\n"):
         timeline.sample(line)
     assert [value for _, value in timeline.samples] == [12.0, 100.0]
+
+
+def test_samples_come_while_they_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        f"#!{sys.executable}\nimport sys, time\nassert '--id=GPU-1' in sys.argv\n"
+        "for _ in range(100000):\n    print(37)\n    time.sleep(0.01)\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    timeline = Timeline()
+    with sampled(timeline, "cuda:GPU-1"):
+        deadline = time.monotonic() + 30
+        while len(timeline.samples) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert {value for _, value in timeline.samples} == {37.0}
+    before = list(timeline.samples)
+    with sampled(timeline, "cpu"):
+        pass
+    assert timeline.samples == before
 
 
 def test_each_share_holds_the_one_before() -> None:
