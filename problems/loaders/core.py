@@ -22,7 +22,8 @@ EXERCISES: Mapping[str, str] = {
     "core/level1/relu": "PyTorch's own kernel moves each byte once, at the speed of a copy",
     "core/level1/softmax": "PyTorch's own kernel moves each byte once, at the speed of a copy",
 }
-"""Problems of levels 1 and 2 in which there is nothing to gain (less than 1.1 over the roofline: benchmarks/results/headroom.md), with why.
+"""Problems of levels 1 and 2 in which there is nothing to gain, with why: less than 1.1 over the roofline, by
+benchmarks/results/headroom.md.
 
 They are there by their full names, for examples and tests, and in no pattern such as "core/*".
 """
