@@ -296,7 +296,7 @@ class Arm:
         `patient`: it may have been charged, since `settle`, with a little more of the time before it was stopped.
         """
         if arrivals(self._paused) != self._arrivals or self._runs():
-            raise ArmError("malformed", f"the {self.role} was continued while it was to stand still")
+            raise ArmError("malformed", f"the {self.role} ran while it was stopped")
         ran_ns = processor_ns(self._paused) - self._ran_ns
         if ran_ns <= _STILL_NS:
             return
