@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbenv.sandbox.judge.timing import Series, Timer, _slower_in_single_calls
+from kbenv.sandbox.judge.timing import Series, Timer, _drift, _slower_in_single_calls
 
 NULL_MS = 0.1
 
@@ -66,3 +66,17 @@ def test_copies_slowed_down_beside_the_submission_are_not_subtracted(device, fou
     assert Timer.null_ms(timer, series) == pytest.approx(subtracted)
     assert timer.slow_nulls == ([3.0] if subtracted == 1.05 else [])
     assert Timer.null_ms(timer, Series(4, gated=False, turns=series.turns)) == found
+
+
+@pytest.mark.parametrize(
+    ("pairs", "drift"),
+    [
+        ([[1.0, 1.02, 5.0], [1.0, 1.04, 1.1]], 1.04 / 1.02),
+        ([[1.0, 1.0, 1.0], [1.3, 1.3, 1.3], [1.1, 1.1, 1.1]], 1.3),
+        ([[0.001], [0.004]], 1.0),
+        ([[1.0]], 1.0),
+    ],
+    ids=["one slow turn", "a throttled clock", "too short to tell", "one pair"],
+)
+def test_a_device_that_changes_from_pair_to_pair_is_noticed(pairs, drift):
+    assert _drift(pairs) == pytest.approx(drift)

@@ -26,6 +26,8 @@ BASELINE = "baseline"
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
 _NULL_GAP = 0.05
+_DRIFT, _STEADY_MS = 1.1, 0.02
+"""Pairs of runners of the same code differ by 1% to 2% on an H200, calls shorter than this by more."""
 _SIGMAS = 3
 _MOST_NOISE = 0.1
 _OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
@@ -299,6 +301,11 @@ def measure(job: Job) -> None:
             reference = alone
     job.record_timed(timer.outputs)
     job.flags.extend(dict.fromkeys(timer.clock_notes))
+    if job.device == "cuda" and (drift := _drift(latencies["reference"])) > _DRIFT:
+        job.flags.append(
+            f"the device changed meanwhile: the reference took {drift:.3g} times as long in one pair of runners "
+            "as in another"
+        )
     if timer.slow_nulls:
         job.flags.append(
             f"turns of copies alone took up to {max(timer.slow_nulls):.3g} times what they took before the submission "
@@ -351,6 +358,15 @@ def _slower_in_single_calls(single: Series, null: float, submission: float, refe
 def _slowed_down(reference: float, alone: list[float]) -> bool:
     """Whether the reference's paired turns were slower than every one alone, by more than 3%."""
     return min(alone) > 2 * _RESOLUTION_MS and reference > (1 + _GAP) * max(alone)
+
+
+def _drift(pairs: list[list[float]]) -> float:
+    """The largest ratio between medians of one arm over pairs of runners; 1 where they are too short to tell.
+
+    A clock that is throttled meanwhile slows both arms of a round, so that the speedup stands; the latencies do not.
+    """
+    medians = [statistics.median(pair) for pair in pairs]
+    return max(medians) / min(medians) if min(medians) >= _STEADY_MS else 1.0
 
 
 def _open_latency(opened: list[Series], arm: str) -> float:
