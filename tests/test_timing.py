@@ -80,3 +80,25 @@ def test_copies_slowed_down_beside_the_submission_are_not_subtracted(device, fou
 )
 def test_a_device_that_changes_from_pair_to_pair_is_noticed(pairs, drift):
     assert _drift(pairs) == pytest.approx(drift)
+
+
+class Rehearsed(Timer):
+    """Its turns take as long as they are said to."""
+
+    def warm_up(self, arms, events):
+        return Series(self.calls, self.gated)
+
+    def round(self, series, arms, *, events=None):
+        for arm in arms:
+            series.turns[arm].append((0.1 if arm == "null" else 1.1) * series.calls)
+            series.copies[arm].append(0.2)
+
+
+def test_what_the_reference_takes_alone_is_known_of_calls_alone_too():
+    rule = {"statistic": "median", "timed_calls": 10, "runner_pairs": 1, "turns_per_pair": 5, "single_call_turns": 3}
+    plan = SimpleNamespace(calls=4, slots=8, exclusive=False)
+    job = SimpleNamespace(protocol={"timing": rule}, plan=plan, device="cuda", forward_ms=1.0, null_alone={})
+    in_a_row, single = Rehearsed(job).alone()
+    assert in_a_row == pytest.approx([1.0] * 5)
+    assert single == pytest.approx([1.0] * 3)
+    assert job.null_alone == {(4, True): pytest.approx(0.4), (1, True): pytest.approx(0.1)}

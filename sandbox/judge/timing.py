@@ -162,8 +162,8 @@ class Timer:
                     self.clock_notes.append(_OPEN)
         return series
 
-    def alone(self) -> list[float]:
-        """The reference's latencies before any process has read the submission."""
+    def alone(self) -> tuple[list[float], list[float]]:
+        """The reference's latencies before any process has read the submission, and those in turns of one call."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
         for _ in range(self.turns()):
@@ -174,7 +174,7 @@ class Timer:
                 self.round(single, ("reference", "null"))
         for one in (series, single):
             self.job.null_alone[one.calls, one.gated] = statistics.median(one.turns["null"])
-        return series.latencies("reference")
+        return series.latencies("reference"), single.latencies("reference")
 
     def null_ms(self, series: Series) -> float:
         """What is subtracted from the series' turns.
@@ -242,7 +242,7 @@ class Timer:
 def measure_alone(job: Job) -> None:
     """Before the submission starts: see Timer.alone."""
     timer = Timer(job)
-    job.reference_alone = timer.alone()
+    job.reference_alone, job.reference_alone_single = timer.alone()
     job.timer_start = (timer.calls, timer.gated, timer.clock_notes)
 
 
@@ -289,8 +289,9 @@ def measure(job: Job) -> None:
             submission, reference = one["submission"], one["reference"]
             job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
 
-    alone = centre(job.reference_alone, statistic)
-    if _slowed_down(reference, job.reference_alone) and not single_counts:
+    turns_alone = job.reference_alone_single if single_counts else job.reference_alone
+    alone = centre(turns_alone, statistic)
+    if _slowed_down(reference, turns_alone):
         job.flags.append(
             f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
         )
@@ -327,7 +328,7 @@ def measure(job: Job) -> None:
             "submission_turns_ms": all_turns["submission"],
             "reference_turns_ms": all_turns["reference"],
             "null_turn_ms": statistics.median(nulls),
-            "reference_alone_ms": alone,
+            "reference_alone_ms": centre(job.reference_alone, statistic),
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),
             "submission_single_call_ms": statistics.median(single.latencies("submission")) if single else None,
