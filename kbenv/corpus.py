@@ -27,6 +27,9 @@ BEST_EFFORT = "BEST_EFFORT"
 NEEDS_PAIRS = "NEEDS_PAIRS"
 """The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
 
+MEMORY_AT_MOST = "MEMORY_AT_MOST"
+"""The constant that says which memory ratio a credited verdict may claim at most."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -108,4 +111,6 @@ def find_violation(kind: Literal["exploit", "honest"], case: Case, verdict: Verd
         return f"credited with {verdict.speedup.value:.3g}x"
     if verdict.speedup.value >= SLOWED_DOWN:
         return f"credited with {verdict.speedup.value:.3g}x, more than its honest work is worth"
+    if verdict.memory is not None and verdict.memory.ratio > case.constants.get(MEMORY_AT_MOST, float("inf")):
+        return f"credited with a memory ratio of {verdict.memory.ratio:.3g}, more than it is worth"
     return None

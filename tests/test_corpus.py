@@ -18,6 +18,12 @@ def test_an_exploit_must_not_be_credited():
     assert find_violation("exploit", case, make_verdict(Status.TAMPERED)) is None
 
 
+def test_slow_honest_work_may_claim_no_more_memory_than_its_file_says():
+    case = replace(LATER, constants={"EXPECT": "no_effect", "MEMORY_AT_MOST": 1.2})
+    assert find_violation("exploit", case, make_verdict(speedup=0.5, memory=1.2)) is None
+    assert "memory ratio of 2" in (find_violation("exploit", case, make_verdict(speedup=0.5, memory=2.0)) or "")
+
+
 def test_what_only_a_later_process_does_is_a_violation_where_there_is_one():
     full = get_protocol("hardened")
     assert find_violation("exploit", LATER, make_verdict(speedup=1.0, protocol=full)) is not None

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbenv.sandbox.judge.timing import Series, Timer, _slower_in_single_calls
+from kbenv.sandbox.judge.timing import Series, Timer, _drift, _slower_in_single_calls
 
 NULL_MS = 0.1
 
@@ -66,3 +66,39 @@ def test_copies_slowed_down_beside_the_submission_are_not_subtracted(device, fou
     assert Timer.null_ms(timer, series) == pytest.approx(subtracted)
     assert timer.slow_nulls == ([3.0] if subtracted == 1.05 else [])
     assert Timer.null_ms(timer, Series(4, gated=False, turns=series.turns)) == found
+
+
+@pytest.mark.parametrize(
+    ("pairs", "drift"),
+    [
+        ([[1.0, 1.02, 5.0], [1.0, 1.04, 1.1]], 1.04 / 1.02),
+        ([[1.0, 1.0, 1.0], [1.3, 1.3, 1.3], [1.1, 1.1, 1.1]], 1.3),
+        ([[0.001], [0.004]], 1.0),
+        ([[1.0]], 1.0),
+    ],
+    ids=["one slow turn", "a throttled clock", "too short to tell", "one pair"],
+)
+def test_a_device_that_changes_from_pair_to_pair_is_noticed(pairs, drift):
+    assert _drift(pairs) == pytest.approx(drift)
+
+
+class Rehearsed(Timer):
+    """Its turns take as long as they are said to."""
+
+    def warm_up(self, arms, events):
+        return Series(self.calls, self.gated)
+
+    def round(self, series, arms, *, events=None):
+        for arm in arms:
+            series.turns[arm].append((0.1 if arm == "null" else 1.1) * series.calls)
+            series.copies[arm].append(0.2)
+
+
+def test_what_the_reference_takes_alone_is_known_of_calls_alone_too():
+    rule = {"statistic": "median", "timed_calls": 10, "runner_pairs": 1, "turns_per_pair": 5, "single_call_turns": 3}
+    plan = SimpleNamespace(calls=4, slots=8, exclusive=False)
+    job = SimpleNamespace(protocol={"timing": rule}, plan=plan, device="cuda", forward_ms=1.0, null_alone={})
+    in_a_row, single = Rehearsed(job).alone()
+    assert in_a_row == pytest.approx([1.0] * 5)
+    assert single == pytest.approx([1.0] * 3)
+    assert job.null_alone == {(4, True): pytest.approx(0.4), (1, True): pytest.approx(0.1)}

@@ -21,7 +21,7 @@ from typing import Any
 from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
-from .proc import descendants, left_processor, open_files, pids_of, processor_ns, runs, tasks, uids
+from .proc import arrivals, descendants, left_processor, open_files, pids_of, processor_ns, runs, tasks, uids
 
 REFERENCE_S = 300.0
 """Within this a trusted runner answers anything."""
@@ -32,7 +32,9 @@ _STILL_S = 5.0
 _STILL_NS = 50_000
 """Processor time that a stopped runner may still be charged with: that of an interrupt."""
 _BUSY_NS, _BUSY_TURNS = 1_000_000, 1
-"""And of several, on a busy machine, in one turn of a runner, which has three at least: it moves no median."""
+"""And of several, on a busy machine, in one turn of a runner, which has three at least: it moves no median.
+
+Nothing of a submission has run in it: who runs has come onto a processor, and that is never forgiven."""
 _SETTLED_S = 5e-5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _UNTRUSTED = ("submission", "builder")
@@ -86,6 +88,7 @@ class Arm:
         self._shared_before = self._memory.shared_bytes() if zygote.contained else 0
         self._paused: set[int] = set()
         self._ran_ns = self._busy_turns = 0
+        self._arrivals: dict[str, int] = {}
         self.build: Callable[[Any, float, Callable[[], None]], tuple[Message, list[int]]] | None = None
         """What answers a request to build within a time, with an eye on this arm; None: the runner builds itself."""
         self.watch: Callable[[], None] = lambda: None
@@ -255,12 +258,22 @@ class Arm:
         raise ArmError("malformed", f"the {self.role} starts processes faster than they can be stopped")
 
     def _await_still(self) -> None:
-        """A thread in a long system call goes on until that returns."""
+        """A thread in a long system call goes on until that returns.
+
+        Whoever is continued from here on comes onto a processor once more: so it is known of any, however short.
+        """
         deadline = time.monotonic() + _STILL_S
-        while any(runs(task) for task in tasks(self._paused)):
+        while True:
+            if not self._runs():
+                self._arrivals = arrivals(self._paused)
+                if not self._runs():  # nobody was continued before that was read
+                    return
             if time.monotonic() > deadline:
                 raise ArmError("malformed", f"the {self.role} did not stand still within {_STILL_S:.0f} s")
             time.sleep(2e-5)
+
+    def _runs(self) -> bool:
+        return any(runs(task) for task in tasks(self._paused))
 
     def settle(self) -> None:
         """After `pause`: waits until no thread is charged with processor time any more.
@@ -278,10 +291,12 @@ class Arm:
             self._ran_ns, before = processor_ns(self._paused), self._ran_ns
 
     def expect_still(self, *, patient: bool = True) -> None:
-        """No thread has run since `settle`: a timer or another process may continue what was stopped.
+        """No thread has run since `pause`: a timer or another process may continue what was stopped.
 
-        `patient`: it may have been charged with a little a few times.
+        `patient`: it may have been charged, since `settle`, with a little more of the time before it was stopped.
         """
+        if arrivals(self._paused) != self._arrivals or self._runs():
+            raise ArmError("malformed", f"the {self.role} ran while it was stopped")
         ran_ns = processor_ns(self._paused) - self._ran_ns
         if ran_ns <= _STILL_NS:
             return

@@ -93,6 +93,8 @@ class Job:
         self.truth = Truth(self)
         self.timer_start: tuple[int, bool, list[str]] = (1, False, [])
         self.reference_alone: list[float] = []
+        self.reference_alone_single: list[float] = []
+        """The same in turns of one call."""
         self.null_alone: dict[tuple[int, bool], float] = {}
         """Median turn of the null runner before the submission existed, by calls and whether gated."""
         self.rates: Rates | None = None

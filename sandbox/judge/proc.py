@@ -72,6 +72,15 @@ def processor_ns(pids: set[int]) -> int:
     return total
 
 
+def arrivals(pids: set[int]) -> dict[str, int]:
+    """How often each thread has come onto a processor; 0 where the kernel does not count it."""
+    found = {}
+    for task in tasks(pids):
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"{task}/schedstat") as file:
+            found[task] = int(file.read().split()[2])
+    return found
+
+
 def descendants(pid: int) -> list[int]:
     found, queue = [], [pid]
     while queue:

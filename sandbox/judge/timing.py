@@ -26,6 +26,8 @@ BASELINE = "baseline"
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
 _NULL_GAP = 0.05
+_DRIFT, _STEADY_MS = 1.1, 0.02
+"""Pairs of runners of the same code differ by 1% to 2% on an H200, calls shorter than this by more."""
 _SIGMAS = 3
 _MOST_NOISE = 0.1
 _OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
@@ -160,8 +162,8 @@ class Timer:
                     self.clock_notes.append(_OPEN)
         return series
 
-    def alone(self) -> list[float]:
-        """The reference's latencies before any process has read the submission."""
+    def alone(self) -> tuple[list[float], list[float]]:
+        """The reference's latencies before any process has read the submission, and those in turns of one call."""
         self.warm_up(("reference", "null"), {})
         series = Series(self.calls, self.gated)
         for _ in range(self.turns()):
@@ -172,7 +174,7 @@ class Timer:
                 self.round(single, ("reference", "null"))
         for one in (series, single):
             self.job.null_alone[one.calls, one.gated] = statistics.median(one.turns["null"])
-        return series.latencies("reference")
+        return series.latencies("reference"), single.latencies("reference")
 
     def null_ms(self, series: Series) -> float:
         """What is subtracted from the series' turns.
@@ -240,7 +242,7 @@ class Timer:
 def measure_alone(job: Job) -> None:
     """Before the submission starts: see Timer.alone."""
     timer = Timer(job)
-    job.reference_alone = timer.alone()
+    job.reference_alone, job.reference_alone_single = timer.alone()
     job.timer_start = (timer.calls, timer.gated, timer.clock_notes)
 
 
@@ -287,8 +289,9 @@ def measure(job: Job) -> None:
             submission, reference = one["submission"], one["reference"]
             job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
 
-    alone = centre(job.reference_alone, statistic)
-    if _slowed_down(reference, job.reference_alone) and not single_counts:
+    turns_alone = job.reference_alone_single if single_counts else job.reference_alone
+    alone = centre(turns_alone, statistic)
+    if _slowed_down(reference, turns_alone):
         job.flags.append(
             f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
         )
@@ -299,6 +302,11 @@ def measure(job: Job) -> None:
             reference = alone
     job.record_timed(timer.outputs)
     job.flags.extend(dict.fromkeys(timer.clock_notes))
+    if job.device == "cuda" and (drift := _drift(latencies["reference"])) > _DRIFT:
+        job.flags.append(
+            f"the device changed meanwhile: the reference took {drift:.3g} times as long in one pair of runners "
+            "as in another"
+        )
     if timer.slow_nulls:
         job.flags.append(
             f"turns of copies alone took up to {max(timer.slow_nulls):.3g} times what they took before the submission "
@@ -320,7 +328,7 @@ def measure(job: Job) -> None:
             "submission_turns_ms": all_turns["submission"],
             "reference_turns_ms": all_turns["reference"],
             "null_turn_ms": statistics.median(nulls),
-            "reference_alone_ms": alone,
+            "reference_alone_ms": centre(job.reference_alone, statistic),
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),
             "submission_single_call_ms": statistics.median(single.latencies("submission")) if single else None,
@@ -351,6 +359,15 @@ def _slower_in_single_calls(single: Series, null: float, submission: float, refe
 def _slowed_down(reference: float, alone: list[float]) -> bool:
     """Whether the reference's paired turns were slower than every one alone, by more than 3%."""
     return min(alone) > 2 * _RESOLUTION_MS and reference > (1 + _GAP) * max(alone)
+
+
+def _drift(pairs: list[list[float]]) -> float:
+    """The largest ratio between medians of one arm over pairs of runners; 1 where they are too short to tell.
+
+    A clock that is throttled meanwhile slows both arms of a round, so that the speedup stands; the latencies do not.
+    """
+    medians = [statistics.median(pair) for pair in pairs]
+    return max(medians) / min(medians) if min(medians) >= _STEADY_MS else 1.0
 
 
 def _open_latency(opened: list[Series], arm: str) -> float:
