@@ -18,7 +18,15 @@ from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import EVALUATION_ALONE, LOADERS, core, file, kernelbench, load_file, recognise
 from kbenv.problems.problem import Problem, training_forbidden
 
-__all__ = ["SETS_VARIABLE", "Problem", "check_training", "import_problems", "list_problems", "load_problem", "may_train"]
+__all__ = [
+    "SETS_VARIABLE",
+    "Problem",
+    "check_training",
+    "import_problems",
+    "list_problems",
+    "load_problem",
+    "may_train",
+]
 
 SETS_VARIABLE = "KBENV_PROBLEM_SETS"
 """Checkouts of other sets, separated like the folders of PATH."""
