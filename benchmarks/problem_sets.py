@@ -60,8 +60,8 @@ STATES = ("runs", "smaller", "meta", "gpu", "package", "limit", "fails")
 lacks a package; ran into a limit; fails."""
 WHY: Mapping[str, str] = {
     "multikernelbench/npukernelbench_level3/2_grouped_matmul": "the set's: it gives each group's first row where "
-    "torch's grouped_mm wants the row after its last, so that the last group's rows are never written and hold what was "
-    "in memory",
+    "torch's grouped_mm wants the row after its last, so that the last group's rows are never written and hold what "
+    "was in memory",
     "multikernelbench/npukernelbench_level0/20_relu_backward": "the set's: PyTorch has no such operator",
     "multikernelbench/npukernelbench_level2/24_kv_cache_update_with_rope_backward": "the set's: it draws positions "
     "below 10000 for a cache of 128",
@@ -431,12 +431,13 @@ def report(
     found: list[Found], largest_mib: int | None, command: list[str], device: str = "cpu", notes: str = ""
 ) -> str:
     """The table in Markdown, and what did not go as it should."""
+    options = " ".join(word for word in command if word in ("--judge", "--load-only"))
     lines = [
         "# Other problem sets",
         "",
         f"{date.today():%Y-%m-%d}; {platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
         f"{_gpu(device)}; Python {platform.python_version()}, torch {torch.__version__}. "
-        f"Made by `python benchmarks/problem_sets.py CHECKOUT... {' '.join(word for word in command if word == '--judge' or word == '--load-only')}`, which says "
+        f"Made by `python benchmarks/problem_sets.py CHECKOUT... {options}`, which says "
         f"what each column means; inputs of at most {largest_mib} MiB were drawn. For a problem with several cases one "
         "that is small has run.",
         "",
