@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from kbenv.problems import check_training
 from kbenv.store import StoredCall, StoredTurn
 
 SCHEMA_VERSION = 1
@@ -106,7 +107,11 @@ def to_sft(lines: Iterable[Line], *, min_speedup: float | None = None, best_only
 
     Yields:
         {"messages": the conversation as it was sent and the answer, "problem", "speedup"}.
+
+    Raises:
+        TrainingForbiddenError: the licence of a problem's set restricts training on it.
     """
+    lines = _may_train(lines)
     chosen = [line for line in lines if line["credited"] and (min_speedup is None or line["speedup"] >= min_speedup)]
     if best_only:
         best: dict[str, Line] = {}
@@ -117,6 +122,12 @@ def to_sft(lines: Iterable[Line], *, min_speedup: float | None = None, best_only
     for line in chosen:
         messages = [*line["messages"], {"role": "assistant", "content": line["answer"]}]
         yield {"messages": messages, "problem": line["problem"], "speedup": line["speedup"]}
+
+
+def _may_train(lines: Iterable[Line]) -> Iterator[Line]:
+    for line in lines:
+        check_training(line["problem"])
+        yield line
 
 
 def to_preferences(
@@ -135,9 +146,12 @@ def to_preferences(
     Yields:
         {"prompt", "chosen", "rejected": messages, "problem", "reason": "right" or "fast", "chosen_speedup"}, the form
         that TRL calls conversational. No field is ever null.
+
+    Raises:
+        TrainingForbiddenError: as `to_sft`.
     """
     groups: dict[str, list[Line]] = defaultdict(list)
-    for line in lines:
+    for line in _may_train(lines):
         if line["status"] is None or line["outcome"] == "filtered":
             continue
         key = json.dumps([line["problem"], line["messages"]]) if same == "conversation" else line["problem"]

@@ -15,10 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbenv.errors import ProblemNotFoundError
-from kbenv.problems.loaders import LOADERS, core, file, kernelbench, load_file, recognise
-from kbenv.problems.problem import Problem
+from kbenv.problems.loaders import EVALUATION_ALONE, LOADERS, core, file, kernelbench, load_file, recognise
+from kbenv.problems.problem import Problem, training_forbidden
 
-__all__ = ["SETS_VARIABLE", "Problem", "import_problems", "list_problems", "load_problem"]
+__all__ = [
+    "SETS_VARIABLE",
+    "Problem",
+    "check_training",
+    "import_problems",
+    "list_problems",
+    "load_problem",
+    "may_train",
+]
 
 SETS_VARIABLE = "KBENV_PROBLEM_SETS"
 """Checkouts of other sets, separated like the folders of PATH."""
@@ -76,6 +84,18 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
         matches.update(matching)
     listed = [entries[id].load() for id in sorted(matches, key=_natural_order)]
     return listed + [_load_path(part) for part in dict.fromkeys(patterns) if file.is_path(part)]
+
+
+def may_train(id: str) -> bool:
+    """Whether the licence of the set that `id` names leaves training on it free. The set need not be there."""
+    return not id.startswith(tuple(EVALUATION_ALONE))
+
+
+def check_training(id: str) -> None:
+    """As `Problem.check_training`, by the problem's id alone. Raises TrainingForbiddenError."""
+    for prefix, licence in EVALUATION_ALONE.items():
+        if id.startswith(prefix):
+            raise training_forbidden(id, prefix.rstrip("/"), licence)
 
 
 def import_problems(path: Path) -> tuple[str, list[Problem], list[str]]:

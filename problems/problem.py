@@ -259,16 +259,21 @@ class Problem:
     def check_training(self) -> None:
         """Raises TrainingForbiddenError where the set's licence restricts training on it."""
         if self.origin is not None and not self.origin.may_train:
-            raise TrainingForbiddenError(
-                f"{self.id}: the licence of {self.origin.name} ({self.origin.licence}) restricts training; use it to "
-                "evaluate alone (`kbenv eval`, `kbenv run`, environments with evaluation=True), or train on another set"
-            )
+            raise training_forbidden(self.id, self.origin.name, self.origin.licence)
 
     def _case_constants(self) -> Mapping[str, Any]:
         """Of the case that is in place; before one is chosen, of the first that is timed, else of the first."""
         chosen = [case for case in self.cases if case.name == self.case]
         timed = [case for case in self.cases if case.role == "perf"]
         return next((case.constants for case in (*chosen, *timed, *self.cases)), {})
+
+
+def training_forbidden(id: str, name: str, licence: str | None) -> TrainingForbiddenError:
+    """What is raised where problem `id` of the set `name` was to be trained on and its licence restricts that."""
+    return TrainingForbiddenError(
+        f"{id}: the licence of {name} ({licence}) restricts training; use it to evaluate alone (`kbenv eval`, "
+        "`kbenv run`, environments with evaluation=True), or train on another set"
+    )
 
 
 def _put_constants(source: str, constants: Mapping[str, Any], *, drop_sizes: bool = False) -> str:

@@ -7,6 +7,7 @@ import inspect
 import math
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 
 from kbenv.adapters import trl, verl
-from kbenv.errors import SandboxError, UsageError
+from kbenv.errors import SandboxError, TrainingForbiddenError, UsageError
 from kbenv.pool import EvaluatorPool
+from kbenv.problems.problem import Origin
 from kbenv.reward import kevin, verified
 from kbenv.verdict import Verdict
 from tests.devices import Answer, Device, broken, pool_of, right
@@ -42,6 +44,9 @@ def call(func: trl.RewardFunc, completions: list[Any], **columns: Any) -> list[f
     return asyncio.run(awaited)  # type: ignore[arg-type]
 
 
+FORBIDDEN = "gpu-mode/pmpp_v2/sort_py"
+
+
 # -- TRL --------------------------------------------------------------------------------------------------------------
 
 
@@ -52,6 +57,14 @@ def test_trl_gets_a_reward_for_each_completion_in_order(pool: EvaluatorPool) -> 
 
 def test_trl_gets_none_where_the_machine_failed(pool: EvaluatorPool) -> None:
     assert call(trl.make_reward_func(pool), [make_answer(13), make_answer(0)]) == [None, verified(make_verdict())]
+
+
+def test_trl_is_refused_what_a_licence_forbids_to_train_on(pool: EvaluatorPool) -> None:
+    forbidden = replace(make_problem(), id=FORBIDDEN, origin=Origin("gpu-mode", "url", "L", may_train=False))
+    with pytest.raises(TrainingForbiddenError, match=r"licence of gpu-mode \(L\) restricts training"):
+        trl.make_rows([make_problem(), forbidden], pool)
+    with pytest.raises(TrainingForbiddenError, match=r"June 9 Researcher Reciprocity License 1.0\) restricts training"):
+        asyncio.run(trl.make_reward_func(pool)([make_answer(0)], problem=[FORBIDDEN]))  # type: ignore[arg-type]
 
 
 def test_trl_gives_conversations_as_messages(pool: EvaluatorPool) -> None:
@@ -125,6 +138,12 @@ def test_verl_gets_a_dict_with_score_and_the_same_keys_each_time() -> None:
 def test_verl_never_gets_a_number_for_a_fault_of_the_machine() -> None:
     with pytest.raises(SandboxError, match="fell off the bus"):
         score(make_answer(13))
+
+
+def test_verl_is_refused_what_a_licence_forbids_to_train_on(verl_pool: list[dict[str, Any]]) -> None:
+    with pytest.raises(TrainingForbiddenError, match="restricts training"):
+        verl.compute_score("d", make_answer(0), FORBIDDEN)
+    assert verl_pool == []
 
 
 def test_verl_opens_one_pool_for_each_set_of_options(verl_pool: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kbenv import doctor
+from kbenv import doctor, evaluate
 from kbenv.backends import BACKENDS, NO_BACKEND, Backend, Requirement, backend_names, backends_for, find_backend
 from kbenv.prompts import render
 from kbenv.provenance import custom_kernel_evidence, detect_backend
@@ -71,6 +71,43 @@ def test_the_doctor_says_what_a_backend_needs() -> None:
     assert finding.found.endswith("; lacks no-such-program or nor-this, no-such-package")
     assert finding.advice == "install it; install that"
     assert doctor.check_backend(Backend("some", "Some", "cpu", "cpu", (), "now", proven="CPU")).state == "ok"
+
+
+NUMBA = """
+import math
+
+import numba
+import torch
+
+
+@numba.njit
+def softmax(x, y):
+    for row in range(x.shape[0]):
+        largest = x[row, 0]
+        for column in range(1, x.shape[1]):
+            largest = max(largest, x[row, column])
+        total = 0.0
+        for column in range(x.shape[1]):
+            y[row, column] = math.exp(x[row, column] - largest)
+            total += y[row, column]
+        for column in range(x.shape[1]):
+            y[row, column] /= total
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        softmax(x.numpy(), y.numpy())
+        return y
+"""
+
+
+def test_a_numba_kernel_is_credited_where_numba_is_installed() -> None:
+    pytest.importorskip("numba")
+    verdict = evaluate("core/level1/softmax", NUMBA, device="cpu", sandbox="process")
+    assert verdict.credited, verdict.message
+    (found,) = [check.evidence["found"] for check in verdict.checks if check.name == "custom-kernel"]
+    assert found == ["numba: a Numba function"]
 
 
 def test_no_backend_s_name_is_compared_outside_of_its_declaration() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -25,7 +26,8 @@ from kbenv.errors import (
 )
 from kbenv.evaluator import Evaluator
 from kbenv.problems import Problem, import_problems, list_problems, load_problem
-from kbenv.problems.loaders import FORMATS, kernelbench, kernelbench_verified, recognise
+from kbenv.problems.loaders import FORMATS, function_test, kernelbench, kernelbench_verified, recognise
+from kbenv.problems.loaders.reduction import written_parameters
 from kbenv.problems.problem import Case, Comparator, Contract
 
 PLAIN = """\
@@ -294,6 +296,38 @@ def test_calls_that_write_into_their_arguments_are_inputs_where_the_function_has
     problem = only(kernelbench_x)
     assert problem.contract.in_place == ()
     assert [len(positional) for positional, _ in run(problem)[0]] == [1, 1, 1, 1, 2]  # not the one with `out`
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        ("return F.batch_norm(x, running_mean, running_var, training=True)", True),
+        ("return F.embedding(x, w, max_norm=max_norm)", True),
+        ("x.add_(1); return x", True),
+        ("x += 1; return x", True),
+        ("return F.batch_norm(x, None, None, training=True)", False),
+        ("return F.embedding(x, w)", False),
+        ("return x.requires_grad_().exp()", False),
+    ],
+)
+def test_functions_that_may_write_into_what_they_are_given_are_known(body: str, written: bool) -> None:
+    assert (
+        function_test._writes(ast.parse(f"def f(x, w, running_mean, running_var, max_norm):\n    {body}\n")) is written
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        ("x.scatter_(0, index, y); return x", (0,)),
+        ("y = y.clone(); y.add_(x); return y", ()),
+        ("x.index_put_((index,), y); y.zero_(); return x", (0, 2)),
+        ("return x.requires_grad_()", ()),
+    ],
+)
+def test_arguments_that_a_forward_writes_into_by_methods_are_known(body: str, written: tuple[int, ...]) -> None:
+    source = f"class Model(nn.Module):\n    def forward(self, x, index, y):\n        {body}\n"
+    assert written_parameters(ast.parse(source)) == written
 
 
 def test_a_test_s_own_seed_does_not_fix_the_draws(kernelbench_x: Path) -> None:

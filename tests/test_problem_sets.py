@@ -59,7 +59,7 @@ def test_each_reference_has_a_process_of_its_own_and_a_limit(
     found = script.examine(tmp_path, "*", 256, script.Record(None))
     states = {row["id"].rsplit("/", 1)[1]: row["state"] for row in found.rows}
     assert states == {
-        "1": "cpu", "2": "meta", "3": "fails", "4": "package", "5": "gpu", "6": "limit", "7": "limit", "8": "refused",
+        "1": "runs", "2": "meta", "3": "fails", "4": "package", "5": "gpu", "6": "limit", "7": "limit", "8": "refused",
     }  # fmt: skip
     (failed,) = [row["words"] for row in found.rows if row["state"] == "fails"]
     assert failed == "KeyError: 'a'"
@@ -67,7 +67,7 @@ def test_each_reference_has_a_process_of_its_own_and_a_limit(
 
 def test_what_is_on_record_is_not_run_again(script: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
-    row = {"folder": tmp_path.name, "id": "kernelbench/level1/1", "state": "cpu", "words": "", "ms": 1.0, "case": None}
+    row = {"folder": tmp_path.name, "id": "kernelbench/level1/1", "state": "runs", "words": "", "ms": 1.0, "case": None}
     script.Record(path).put(row)
     with path.open("a") as lines:
         lines.write('{"folder": "cut o')  # interrupted

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from kbenv.store import StoredCall, StoredMessage, StoredTurn
+from kbenv.cli import main
+from kbenv.errors import TrainingForbiddenError
+from kbenv.store import Store, StoredCall, StoredMessage, StoredTurn
 from kbenv.trajectory import FEATURES, dataset_card, ledger_line, to_json, to_preferences, to_sft, turn_line
 from kbenv.verdict import Interval, Status
 from tests.fakes import make_verdict
@@ -84,6 +86,30 @@ def test_fine_tuning_takes_credited_answers_with_the_conversation_as_it_was_sent
     ]
     assert [line["speedup"] for line in to_sft(lines(make_turn(0, 1.5), make_turn(2, 3.0)), min_speedup=2.0)] == [3.0]
     assert [line["speedup"] for line in to_sft(lines(make_turn(0, 1.5), make_turn(2, 3.0)), best_only=True)] == [3.0]
+
+
+def test_no_trainer_is_given_what_a_licence_forbids_to_train_on() -> None:
+    forbidden = lines(make_turn(0, 2.0), make_turn(1, 3.0, problem="gpu-mode/pmpp_v2/sort_py"))
+    for make in (to_sft, to_preferences):
+        with pytest.raises(TrainingForbiddenError, match="gpu-mode/pmpp_v2/sort_py: the licence of gpu-mode"):
+            list(make(forbidden))
+
+
+def test_an_export_for_training_leaves_out_what_a_licence_forbids_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, problems in (("both", ["core/level1/relu", "gpu-mode/a/b"]), ("forbidden", ["gpu-mode/a/b"])):
+        store = Store(tmp_path / name, {"agent": "single-shot"})
+        for problem in problems:
+            store.save(make_turn(0, 2.0, problem=problem))
+    assert main(["export", str(tmp_path / "both"), "--format", "sft"]) == 0
+    written = capsys.readouterr()
+    assert [json.loads(line)["problem"] for line in written.out.splitlines()] == ["core/level1/relu"]
+    assert "1 turns are left out: the licences of their sets restrict training on them (gpu-mode/a/b)" in written.err
+    assert main(["export", str(tmp_path / "forbidden"), "--format", "preferences"]) == 2
+    assert "the licence of gpu-mode" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "both")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_right_is_preferred_over_wrong_and_fast_over_slow() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from kbenv.errors import SandboxError
 from kbenv.extraction import extract_code
 from kbenv.pool import EvaluatorPool
-from kbenv.problems.problem import Problem
+from kbenv.problems import Problem, check_training
 from kbenv.prompt import render_prompt
 from kbenv.prompts import render
 from kbenv.reward import DEFAULT_REWARD, expect_needs, get_reward
@@ -32,7 +32,13 @@ RewardFunc = Callable[..., Awaitable[list[float | None]]]
 
 
 def make_rows(problems: Sequence[Problem], pool: EvaluatorPool) -> list[dict[str, Any]]:
-    """One row a problem: the conversation's first messages (`prompt`), and the problem's name (`problem`)."""
+    """One row a problem: the conversation's first messages (`prompt`), and the problem's name (`problem`).
+
+    Raises:
+        TrainingForbiddenError: the licence of a problem's set restricts training on it.
+    """
+    for problem in problems:
+        problem.check_training()
     system = {"role": "system", "content": render("system.j2", turns=1)}
     return [
         {
@@ -54,7 +60,8 @@ def make_reward_func(pool: EvaluatorPool, reward: str = DEFAULT_REWARD) -> Rewar
         reward: a name of `kbenv.reward`.
 
     Returns:
-        A function of TRL's form: a reward for each completion, None where the machine failed.
+        A function of TRL's form: a reward for each completion, None where the machine failed. It raises
+        TrainingForbiddenError for a problem whose set's licence restricts training on it.
 
     Raises:
         UsageError: no such reward, or the pool's verdicts lack what it needs.
@@ -63,6 +70,7 @@ def make_reward_func(pool: EvaluatorPool, reward: str = DEFAULT_REWARD) -> Rewar
     expect_needs(reward, pool.protocol)
 
     async def judge(problem: str, completion: Completion) -> float | None:
+        check_training(problem)
         code = extract_code(_text_of(completion))
         if code is None:
             return compute(pool.format_error(problem, "the answer holds no fenced block with Python code"))

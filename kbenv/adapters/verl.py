@@ -18,6 +18,7 @@ from typing import Any
 
 from kbenv.extraction import extract_code
 from kbenv.pool import EvaluatorPool, open_pool
+from kbenv.problems import check_training
 from kbenv.reward import DEFAULT_REWARD, NEED_COMPILED, get_reward
 
 
@@ -46,7 +47,9 @@ def compute_score(
     Raises:
         SandboxError: no verdict could be had.
         UsageError: the problem or an option is no good.
+        TrainingForbiddenError: the licence of the problem's set restricts training on it.
     """
+    check_training(ground_truth)
     compute = get_reward(reward)
     if reward in NEED_COMPILED:
         options["compiled_baseline"] = True

@@ -11,6 +11,7 @@ from typing import Any
 from kbenv.errors import UsageError
 
 FORMATS = ("turns", "sft", "preferences", "ledger")
+_FOR_TRAINING = ("sft", "preferences")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         UsageError: there is no run there, a file of it is damaged, or --out cannot be written.
+        TrainingForbiddenError: the format is for training, and the licences of all that was run restrict it.
     """
     from kbenv.trajectory import to_json
 
@@ -62,11 +64,34 @@ def _lines(arguments: argparse.Namespace) -> Iterable[Any]:
     if arguments.format == "ledger":
         return [ledger_line(call) for call, _ in calls]
     lines = [turn_line(call, agent) for call, agent in calls if isinstance(call, StoredTurn)]
+    if arguments.format in _FOR_TRAINING:
+        lines = _leave_out_forbidden(lines)
     if arguments.format == "sft":
         return to_sft(lines, min_speedup=arguments.min_speedup, best_only=arguments.best_only)
     if arguments.format == "preferences":
         return to_preferences(lines, same=arguments.same)
     return lines
+
+
+def _leave_out_forbidden(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that may be trained on; what else there is is said on standard error.
+
+    Raises:
+        TrainingForbiddenError: there are others alone.
+    """
+    from kbenv.problems import check_training, may_train
+
+    kept = [line for line in lines if may_train(line["problem"])]
+    forbidden = sorted({line["problem"] for line in lines} - {line["problem"] for line in kept})
+    if forbidden and not kept:
+        check_training(forbidden[0])
+    if forbidden:
+        print(
+            f"kbenv: {len(lines) - len(kept)} turns are left out: the licences of their sets restrict training on "
+            f"them ({', '.join(forbidden)})",
+            file=sys.stderr,
+        )
+    return kept
 
 
 def _calls(runs: Iterable[Path]) -> Iterator[tuple[Any, str]]:

@@ -27,7 +27,7 @@ from kbenv.problems.loaders import (
 )
 from kbenv.problems.problem import REQUIRED_NAMES, Contract, Problem, defined_names
 
-__all__ = ["FORMATS", "LOADERS", "Loader", "load_file", "recognise"]
+__all__ = ["EVALUATION_ALONE", "FORMATS", "LOADERS", "Loader", "load_file", "recognise"]
 
 
 class Loader(Protocol):
@@ -59,6 +59,9 @@ LOADERS: tuple[Loader, ...] = (
     definition,
 )
 """The first that recognises a folder has it: the particular ones come before those that look less closely."""
+
+EVALUATION_ALONE: Mapping[str, str] = {gpu_mode.PREFIX: gpu_mode.LICENCE}
+"""What the ids of problems begin with whose licence, named here, restricts training on them."""
 
 FORMATS = (
     "a file with Model, get_inputs and get_init_inputs (KernelBench)",

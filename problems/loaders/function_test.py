@@ -16,7 +16,7 @@ from typing import Any
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
-from kbenv.problems.loaders.reduction import MODULE, PACK, SAME, UNPACK, indent, on_default_device
+from kbenv.problems.loaders.reduction import MODULE, PACK, SAME, UNPACK, indent, on_default_device, writes
 from kbenv.problems.problem import Contract, Problem, defined_names
 
 _SEPARATOR = re.compile(r"^#{60,}[ \t]*$", re.MULTILINE)
@@ -86,7 +86,7 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
         raise ProblemNotFoundError(f"{path}: expected a function, a line of #, and a test; found no line of #")
     reference, test = text[: match.start()].rstrip(), text[match.end() :]
     functions = _entries(file.parse(reference, path), file.parse(test, path), path)
-    writes = _writes(file.parse(reference, path))
+    in_place = _writes(file.parse(reference, path))
     call, table = _model_text(functions)
     adapter = UNPACK.lstrip() + "\n" + call.format(model="ModelNew", name=functions[0], table=table)
     imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in text else ""
@@ -98,12 +98,12 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
         SAME,
         *_embedded(modules or {}),
         _test_text(test, functions, path.stem),
-        _inputs_text(functions, writes=writes),
+        _inputs_text(functions, writes=in_place),
     ]
     return file.from_source(
         "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
         path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),
-        contract=replace(contract, arguments="nested", weights="none", in_place=(-1,) if writes else (),
+        contract=replace(contract, arguments="nested", weights="none", in_place=(-1,) if in_place else (),
                          entry=functions[0], adapter=adapter), **facts,
     )  # fmt: skip
 
@@ -140,16 +140,33 @@ def _test_text(test: str, functions: list[str], own_module: str) -> str:
 
 
 def _writes(reference: ast.Module) -> bool:
-    """Whether it has methods that write into tensors, such as `add_`, or adds to a parameter: its caller's, perhaps."""
+    """Whether it writes into what may be its caller's.
+
+    It has methods such as `add_`, adds to a parameter, normalises with running statistics (which training moves), or
+    looks up an embedding with `max_norm` (which scales the rows it reads, where they are longer).
+    """
     for function in ast.walk(reference):
         if isinstance(function, ast.FunctionDef):
             parameters = {argument.arg for argument in function.args.args}
             added = [node.target for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
             if any(isinstance(target, ast.Name) and target.id in parameters for target in added):
                 return True
-    called = [node.func.attr for node in ast.walk(reference) if isinstance(node, ast.Call)
-              and isinstance(node.func, ast.Attribute)]  # fmt: skip
-    return any(name.endswith("_") and not name.startswith("_") and not name.startswith("requires") for name in called)
+    calls = [node for node in ast.walk(reference) if isinstance(node, ast.Call)]
+    return any(isinstance(call.func, ast.Attribute) and writes(call.func.attr) for call in calls) or any(
+        _STATEFUL.get(ast.unparse(call.func).rpartition(".")[2], "") in _words(call) for call in calls
+    )
+
+
+_STATEFUL = {
+    "batch_norm": "running_mean", "instance_norm": "running_mean", "embedding": "max_norm", "embedding_bag": "max_norm",
+}  # fmt: skip
+"""Functions that write into an argument where another, named here, is given."""
+
+
+def _words(call: ast.Call) -> set[str]:
+    """The names that are passed to a call."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
 def _inputs_text(functions: list[str], *, writes: bool) -> str:

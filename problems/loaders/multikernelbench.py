@@ -15,7 +15,7 @@ from pathlib import Path
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
 from kbenv.problems.loaders.checkout import commit_of
-from kbenv.problems.loaders.reduction import float_types, precision_of
+from kbenv.problems.loaders.reduction import float_types, precision_of, written_parameters
 from kbenv.problems.problem import Case, Contract, Origin, Problem
 
 PREFIX = "multikernelbench/"
@@ -70,6 +70,7 @@ def load(id: str, path: Path) -> Problem:
             _with_cases(text, lines),
             text.rstrip() + "\n\n" + _MACHINERY.format(lines="\n".join(f"    {x!r}," for x in lines)),
         )
+        contract = Contract(in_place=written_parameters(file.parse(text, path)))
     elif types := float_types(text) - {"float32"}:
         contract = Contract(dtype=precision_of(types))
     return file.from_source(

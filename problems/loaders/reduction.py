@@ -144,3 +144,30 @@ def precision_of(types: set[str]) -> Dtype:
     """The precision in which a set of floating types is one type, else "mixed"."""
     names: dict[str, Dtype] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
     return names.get(next(iter(types)), "mixed") if len(types) == 1 else "mixed"
+
+
+def written_parameters(tree: ast.Module) -> tuple[int, ...]:
+    """Positions of the arguments that `Model.forward` writes into by a method such as `scatter_` of its own parameter.
+
+    A parameter that is bound anew somewhere is left out: what is written into then may be another tensor.
+    """
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            for function in node.body:
+                if isinstance(function, ast.FunctionDef) and function.name == "forward":
+                    return _written(function)
+    return ()
+
+
+def _written(forward: ast.FunctionDef) -> tuple[int, ...]:
+    names = [argument.arg for argument in forward.args.args[1:]]
+    nodes = list(ast.walk(forward))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    methods = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    written = {method.value.id for method in methods if writes(method.attr) and isinstance(method.value, ast.Name)}
+    return tuple(position for position, name in enumerate(names) if name in written - bound)
+
+
+def writes(method: str) -> bool:
+    """Whether a tensor's method of this name writes into it."""
+    return method.endswith("_") and not method.startswith("_") and not method.startswith("requires")
