@@ -347,6 +347,15 @@ class Arm:
                 done = True
         return done
 
+    def helper_bytes(self) -> int:
+        """Memory that the runner's other processes have to themselves: pages that no forked one shares any more."""
+        total = 0
+        for pid in self._pids():
+            if pid != self.pid:
+                with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup") as file:
+                    total += sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))
+        return total
+
     def _file_bytes(self) -> int:
         """What lies in files without a name (memfds above all) that only the runner's processes hold open.
 

@@ -51,7 +51,7 @@ _SETTLED = 0.7
 _ROUNDING = 2.0**-24
 """Of an output's usual size, an error is allowed for on other inputs: exp(x) - 1 may be computed by exponential and
 subtraction, and is off by that where x is tiny and the reference, which knows better, is not."""
-_SUMMED = 4.0
+_SUMMED = 16.0
 """Roundings, times `element_factor`."""
 _FAR = 4.0
 """Times a block's limit: where what is within alone would pass, those beyond are what is wrong with the block."""

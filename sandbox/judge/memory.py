@@ -3,7 +3,7 @@
 On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
 gets back when a runner ends, and what was gone meanwhile: where a submission held more outside that allocator than the
 reference, by more than libraries and code may take, that counts. On the CPU the judge reads the growth of the resident
-set from /proc.
+set from /proc, and what processes beside the runner keep to themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _METHODS = {
     "cuda": "inputs + the PyTorch allocator's peak over one forward (self-reported by each runner)",
     "device": "inputs + the reference's peak as its PyTorch allocator reports it; the submission's as the judge saw it",
-    "cpu": "inputs + growth of the resident set over one forward (seen by the judge)",
+    "cpu": "inputs + growth of the resident set over one forward, and what its other processes keep (seen by "
+    "the judge)",
 }
 _UNSEEN_BYTES = 256 << 20
 """Held outside the allocator beyond what the reference holds there: kernels' code, a library's workspace."""
@@ -82,10 +83,11 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
         if job.device == "cpu":
             arm.ask("measure_memory", timeout_s=timeout_s)  # brings in the pages that slot 0's first touch costs
             arm.ask("trim", timeout_s=timeout_s)
+            kept = arm.helper_bytes()  # only the runner gives back what it does not use
             before = arm.resident_peak_bytes() if arm.reset_resident_peak() else None
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
-            return None if before is None or after is None else Peak(inputs + max(0, after - before))
+            return None if before is None or after is None else Peak(inputs + kept + max(0, after - before))
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             growth = max(0, _free() - min(least))
