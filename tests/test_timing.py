@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbenv.sandbox.judge.timing import Series, Timer, _drift, _slower_in_single_calls
+from kbenv.sandbox.judge.clock import GateError
+from kbenv.sandbox.judge.timing import _OPEN, Series, Timer, _drift, _slower_in_single_calls
 
 NULL_MS = 0.1
 
@@ -102,3 +103,25 @@ def test_what_the_reference_takes_alone_is_known_of_calls_alone_too():
     assert in_a_row == pytest.approx([1.0] * 5)
     assert single == pytest.approx([1.0] * 3)
     assert job.null_alone == {(4, True): pytest.approx(0.4), (1, True): pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize(("refusals", "gated"), [(0, True), (1, True), (2, False), (9, False)])
+def test_calls_that_keep_waiting_for_the_device_are_timed_open(refusals, gated):
+    rule = {"statistic": "median", "timed_calls": 10, "runner_pairs": 1, "turns_per_pair": 5, "single_call_turns": 3}
+    plan = SimpleNamespace(calls=4, slots=8, exclusive=False)
+    job = SimpleNamespace(protocol={"timing": rule}, plan=plan, device="cuda", forward_ms=1.0, null_alone={})
+
+    class Waiting(Rehearsed):
+        left = refusals
+
+        def round(self, series, arms, *, events=None):
+            if series.gated and self.left > 0 and len(series.turns["null"]) == 2:
+                self.left -= 1
+                raise GateError
+            super().round(series, arms)
+
+    timer = Waiting(job)
+    in_a_row, single = timer.alone()
+    assert (len(in_a_row), len(single)) == (5, 3)
+    assert timer.gated is gated
+    assert timer.clock_notes == ([] if gated else [_OPEN])

@@ -10,8 +10,9 @@ import math
 import secrets
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .clock import GateError, Turn
 from .compare import Comparison
@@ -20,6 +21,7 @@ from .statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, lower_quartile
 if TYPE_CHECKING:
     from .job import Job
 
+_Measured = TypeVar("_Measured")
 _ARMS = ("reference", "submission", "null")
 BASELINE = "baseline"
 """The role of a variant of the reference that is timed beside it, such as the compiled one."""
@@ -158,23 +160,41 @@ class Timer:
                 if self.calls > 1:
                     self.calls = max(1, self.calls // 4)  # the device's queue holds about a thousand launches
                 else:
-                    self.gated = False
-                    self.clock_notes.append(_OPEN)
+                    self.open()
         return series
 
     def alone(self) -> tuple[list[float], list[float]]:
         """The reference's latencies before any process has read the submission, and those in turns of one call."""
         self.warm_up(("reference", "null"), {})
-        series = Series(self.calls, self.gated)
-        for _ in range(self.turns()):
-            self.round(series, ("reference", "null"))
-        single = series if series.apart else Series(1, self.gated)
-        if single is not series:
-            for _ in range(self.rule["single_call_turns"]):
-                self.round(single, ("reference", "null"))
+
+        def measure() -> tuple[Series, Series]:
+            series = Series(self.calls, self.gated)
+            for _ in range(self.turns()):
+                self.round(series, ("reference", "null"))
+            single = series if series.apart else Series(1, self.gated)
+            if single is not series:
+                for _ in range(self.rule["single_call_turns"]):
+                    self.round(single, ("reference", "null"))
+            return series, single
+
+        series, single = self.behind_gate(measure)
         for one in (series, single):
             self.job.null_alone[one.calls, one.gated] = statistics.median(one.turns["null"])
         return series.latencies("reference"), single.latencies("reference")
+
+    def behind_gate(self, measure: Callable[[], _Measured]) -> _Measured:
+        """What `measure` returns. Calls that only sometimes wait for the device, and so once more, are timed open."""
+        for _ in range(2 if self.gated else 0):
+            with contextlib.suppress(GateError):
+                return measure()
+        if self.gated:
+            self.open()
+        return measure()
+
+    def open(self) -> None:
+        """From now on nothing is put behind the gate."""
+        self.gated = False
+        self.clock_notes.append(_OPEN)
 
     def null_ms(self, series: Series) -> float:
         """What is subtracted from the series' turns.
@@ -219,8 +239,7 @@ class Timer:
                 for _ in range(self.turns()):
                     self.round(series, _ARMS)
             except GateError:  # a call that only sometimes waits for the device: none may be behind the gate
-                self.gated = False
-                self.clock_notes.append(_OPEN)
+                self.open()
                 timed.clear()
                 continue
             timed.append(series)

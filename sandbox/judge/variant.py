@@ -32,9 +32,14 @@ def measure_eager(job: Job, flags: dict[str, dict[str, bool]]) -> Message:
     warming = {name: Series(job.plan.slots, gated=False) for name in flags}
     for name in flags:  # loads that variant's kernels, which waits for the device
         _take_turns(job, timer, {name: warming[name]}, flags)
-    series = {name: Series(timer.calls, timer.gated) for name in flags}
-    for _ in range(_PAIRS * timer.turns()):
-        _take_turns(job, timer, series, flags)
+
+    def measure() -> dict[str, Series]:
+        series = {name: Series(timer.calls, timer.gated) for name in flags}
+        for _ in range(_PAIRS * timer.turns()):
+            _take_turns(job, timer, series, flags)
+        return series
+
+    series = timer.behind_gate(measure)
     found = {}
     for name in flags:
         with job.reference_faults():
@@ -106,7 +111,12 @@ def _time(job: Job) -> Message:
     timer = Timer(job)
     arms = (BASELINE, "null")
     timer.warm_up(arms, {})
-    series = Series(timer.calls, timer.gated)
-    for _ in range(_PAIRS * timer.turns()):
-        timer.round(series, arms)
+
+    def measure() -> Series:
+        series = Series(timer.calls, timer.gated)
+        for _ in range(_PAIRS * timer.turns()):
+            timer.round(series, arms)
+        return series
+
+    series = timer.behind_gate(measure)
     return _found(timer, series.latencies(BASELINE), peak(job, BASELINE, job.trusted, _VARIANT_S))

@@ -46,6 +46,6 @@ class ModelNew(torch.nn.Module):
         (m, k), n = x.shape, self.scale.shape[0]
         y = torch.empty(m, n, device=x.device)
         weights = (self.linear.weight, self.linear.bias)
-        linear[(m // 128 * (n // 128),)](x, *weights, y, m, n, k, M=128, N=128, K=32, num_warps=8, num_stages=3)
+        linear[(m // 64 * (n // 128),)](x, *weights, y, m, n, k, M=64, N=128, K=32, num_warps=4, num_stages=3)
         gelu_scale[(triton.cdiv(y.numel(), 2048),)](y, self.scale, y.numel(), n, BLOCK=2048, num_warps=8)
         return y
