@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def version(checkout: Path) -> str:
+    if not (checkout / ".git").exists():
+        return f"KernelBench of {checkout.name}, which is no clone"
     command = ["git", "-C", str(checkout), "log", "-1", "--format=KernelBench %h of %cs"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return found or "KernelBench"
