@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from problem_sets import _confine, _wait, smaller
+from problem_sets import _confine, _wait
+from smaller_sizes import smaller
 
 from kbenv.problems import Problem
 from kbenv.problems.loaders import kernelbench_verified
@@ -83,7 +84,7 @@ def compare_apart(problem: Problem, hidden: str) -> dict[str, str]:
         if child == 0:
             os.close(readable)
             try:
-                _confine(scratch)
+                _confine(scratch, "cpu")
                 with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
                     answer = compare(problem, hidden)
             except BaseException as e:

@@ -13,6 +13,7 @@ from kbenv.category import categorise
 from kbenv.cli import main
 from kbenv.cli.report import read_report
 from kbenv.problems import list_problems, load_problem
+from kbenv.problems.loaders import core
 from kbenv.store import Store, StoredTurn
 from kbenv.verdict import Status, Verdict
 from tests.fakes import make_verdict
@@ -177,7 +178,7 @@ def test_two_ways_to_one_decomposition_are_refused(a_run: Path) -> None:
 
 
 def test_every_problem_of_ours_has_the_category_that_it_should() -> None:
-    problems = (*list_problems("core/*"), load_problem("core/level1/relu"))
+    problems = (*list_problems("core/*"), *(load_problem(name) for name in core.EXERCISES))
     found = {problem.id.removeprefix("core/"): categorise(problem.source) for problem in problems}
     expected = {
         "level1/layer_norm": "normalisation",
