@@ -260,11 +260,13 @@ class Arm:
     def _await_still(self) -> None:
         """A thread in a long system call goes on until that returns.
 
-        Whoever is continued from here on comes onto a processor once more: so it is known of any, however short.
+        Whoever is continued from here on comes onto a processor once more: so it is known of any, however short. One
+        that was preempted on its way to a stop comes once more, too, which is waited for where the kernel lets us.
         """
         deadline = time.monotonic() + _STILL_S
         while True:
             if not self._runs():
+                self._left_processors()
                 self._arrivals = arrivals(self._paused)
                 if not self._runs():  # nobody was continued before that was read
                     return
@@ -275,13 +277,16 @@ class Arm:
     def _runs(self) -> bool:
         return any(runs(task) for task in tasks(self._paused))
 
+    def _left_processors(self) -> bool:
+        return all([left_processor(task) for task in tasks(self._paused)])
+
     def settle(self) -> None:
         """After `pause`: waits until no thread is charged with processor time any more.
 
         A thread counts as stopped shortly before it leaves the processor, and may have to serve interrupts there first;
         its time is counted when it leaves. Where the kernel does not let us wait for that, two equal looks must do.
         """
-        if all([left_processor(task) for task in tasks(self._paused)]):
+        if self._left_processors():
             self._ran_ns = processor_ns(self._paused)
             return
         deadline = time.monotonic() + _STILL_S
