@@ -28,8 +28,9 @@ import torch
 from kbenv import get_protocol, load_problem
 from kbenv.protocol import EFFORTS
 from kbenv.sandbox.job import Job as Spec
-from kbenv.sandbox.judge.arm import Arm
+from kbenv.sandbox.judge.arm import Arm, Setting
 from kbenv.sandbox.judge.job import Job
+from kbenv.sandbox.judge.place import Place
 from kbenv.sandbox.judge.slots import Slots
 from kbenv.sandbox.zygote import Zygote
 
@@ -64,7 +65,7 @@ def main() -> None:
             for _ in range(options.repeats):
                 spent.clear()
                 started = time.perf_counter()
-                result = Job(spec, zygote, UIDS, lambda _: None).run()
+                result = Job(spec, Place(zygote, Setting.of(spec), UIDS), lambda _: None).run()
                 wall_s = time.perf_counter() - started
     print(result["status"], result["message"], *result["flags"], sep="\n")
     print(f"\n{wall_s:.3f} s; phases: " + ", ".join(f"{name} {s:.3f}" for name, s in result["seconds"].items()))

@@ -132,7 +132,7 @@ def fake_spares(*fails: str | None) -> tuple[Spares, list[FakeArm], list[str]]:
         return arms[-1]
 
     spares = Spares(start, flags)
-    spares.add(*["submission"] * len(fails))
+    spares.complete(["submission"] * len(fails))
     return spares, arms, flags
 
 

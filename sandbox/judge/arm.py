@@ -410,13 +410,25 @@ class Arm:
 class Setting:
     """What all runners of one job have in common."""
 
+    @classmethod
+    def of(cls, spec: Message) -> Setting:
+        """Of a job."""
+        return cls(spec["device"], spec["threads"] or len(os.sched_getaffinity(0)), spec["protocol"]["limits"])
+
     def __init__(self, device: str, threads: int, limits: Message) -> None:
         self.device = device
         self.threads = threads
         self.start_s = 120.0
         self.output_bytes: int = limits["output_bytes"]
         self.host_memory_bytes: int = limits["host_memory_bytes"]
+        self.scratch_bytes: int = limits["scratch_bytes"]
         self._limits = limits
+
+    def __eq__(self, other: object) -> bool:
+        mine = (self.device, self.threads, self._limits)
+        return isinstance(other, Setting) and mine == (other.device, other.threads, other._limits)
+
+    __hash__ = None  # type: ignore[assignment]  # its limits are a dictionary
 
     def request(self, role: str, uid: int | None, scratch: str, waiting_uid: int | None) -> Message:
         limits = self._limits

@@ -17,7 +17,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -25,13 +25,13 @@ import torch
 
 from ..layout import Arena
 from ..wire import Message
-from ..zygote import Zygote
 from .arm import REFERENCE_S, ArmError
 from .blocks import PLAIN
 from .checks import prepare_probe
 from .compare import CHUNK_ELEMENTS
 from .faults import InfrastructureFault
 from .job import Job
+from .place import NULL, REFERENCE, Place
 from .plan import DoesNotFitError, Plan
 from .seeds import Seeds
 from .slots import copy_slots
@@ -48,12 +48,10 @@ _LEAST_CALLS = 12
 class Audit(Job):
     """The audit of `spec`'s problem; runs once. `limits.job_s` ends it early: what was left out is in `skipped`."""
 
-    at_start = ("reference", "null")
+    at_start = (REFERENCE, NULL)
 
-    def __init__(
-        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
-    ) -> None:
-        super().__init__(spec, zygote, uids, report)
+    def __init__(self, spec: Message, place: Place, report: Callable[[str], None]) -> None:
+        super().__init__(spec, place, report)
         self.seeds = fixed_seeds(self.protocol)
         self._redrawing = False
         self._peak_bytes = 0
@@ -69,7 +67,7 @@ class Audit(Job):
         Raises:
             InfrastructureFault: there is no audit: no memory, no time, or a fault of ours.
         """
-        with self._stack:
+        with self._place, self._stack:
             try:
                 self._phase("reference", self.start_reference)
                 self._expect_time()
@@ -239,7 +237,7 @@ class Audit(Job):
         if repeat > _RANDOM:
             self._ask("evaluate", on=True)
             self._call()
-            copy_slots(self.store.snapshot, self.store.expected, 0, 1)
+            self.store.expect_snapshot()
             self._call()
             evaluated = relative_change(self.store.expected, self.store.snapshot, self.device)
             self._ask("evaluate", on=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..wire import Message
-from ..zygote import Zygote
 from .audit import fixed_seeds
 from .faults import InfrastructureFault
 from .job import Job
+from .place import NULL, REFERENCE, Place
 from .plan import DoesNotFitError
 from .variant import measure_compilation, measure_eager
 
@@ -22,14 +22,11 @@ _COMPILED = "compiled"
 class Baseline(Job):
     """The baselines of `spec`'s problem; runs once. `spec["variants"]` names those that are wanted."""
 
-    at_start = ("reference", "null")
+    at_start = (REFERENCE, NULL)
 
-    def __init__(
-        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None]
-    ) -> None:
-        super().__init__(spec, zygote, uids, report)
+    def __init__(self, spec: Message, place: Place, report: Callable[[str], None]) -> None:
+        super().__init__(spec, place, report)
         self.seeds = fixed_seeds(self.protocol)
-        self.has_variants = True
         self._variants: list[str] = spec["variants"]
 
     def run(self) -> Message:
@@ -39,7 +36,7 @@ class Baseline(Job):
             InfrastructureFault: there is no baseline: no memory, or a fault of the reference or of ours.
         """
         variants: Message = {}
-        with self._stack:
+        with self._place, self._stack:
             try:
                 self._phase("reference", self.start_reference)
                 eager = {name: flags for name, flags in _EAGER.items() if name in self._variants}

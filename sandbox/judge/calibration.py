@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ from .blocks import (
     slice_length,
     summarise,
 )
-from .compare import CHUNK_ELEMENTS, Comparison, describe_element
+from .compare import CHUNK_ELEMENTS, PASS_ELEMENTS, Comparison, describe_element
 
 _LEAST = 1.2e-38
 """Absolute: the smallest normal number of fp32, below which honest code may flush to zero."""
@@ -303,14 +304,16 @@ class Calibration:
             relative = max(self.relative.get(index, 0.0), scale.typical)
             absolute = _ROUNDING * self.usual.get(index, 0.0) if slot in self._moved else 0.0
             bounds = scale.bounds(relative, absolute) if _is_inexact(leaf) else None
+            closely = partial(_compare_floating, rule, into, leaf, index)
             tied: torch.Tensor | None = None
             for e, f, r in triples:
                 if bounds is not None:
                     if not _settle(rule, into, index, start, scale.length, bounds, e, f):
                         known = (closer or {}).get(index)
-                        outside.append(
-                            _compare_floating(rule, into, leaf, index, start, scale.length, bounds, e, f, r, known)
-                        )
+                        step = _whole_blocks(CHUNK_ELEMENTS[self._device], scale.length)
+                        for at in range(0, len(e), step):
+                            part = slice(at, at + step)
+                            outside.append(closely(start + at, scale.length, bounds, e[part], f[part], r[part], known))
                 else:
                     wrong = _differing(scale, start, e, f)
                     if bool(wrong.any()):
@@ -469,10 +472,13 @@ def _count(
 
 def _parts(arena: Arena, slot: int, index: int, length: int, device: str) -> Iterator[torch.Tensor]:
     """A leaf's elements in memory order, whole blocks at a time."""
-    flat = arena.flat_leaf(slot, index)
-    step = max(1, CHUNK_ELEMENTS[device] // length) * length
+    flat, step = arena.flat_leaf(slot, index), _whole_blocks(PASS_ELEMENTS[device], length)
     for start in range(0, len(flat), step):
         yield flat[start : start + step].to(device)
+
+
+def _whole_blocks(elements: int, length: int) -> int:
+    return max(1, elements // length) * length
 
 
 def _is_inexact(leaf: Leaf) -> bool:

@@ -18,8 +18,7 @@ import torch
 
 from ..layout import Layout, leaf_from_json
 from ..wire import Message
-from ..zygote import Zygote
-from .arm import REFERENCE_S, Arm, ArmError, Setting
+from .arm import REFERENCE_S, Arm, ArmError
 from .artifacts import Artifacts
 from .build import Builds
 from .checks import Checks, words_of
@@ -28,65 +27,49 @@ from .compare import Comparison, same_bytes
 from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
+from .place import NULL, REFERENCE, SUBMISSION, Place
 from .plan import Demand, DoesNotFitError, Plan, make_plan
 from .plausibility import Rates, find_floor, take_rates
 from .probe import perturb
 from .provenance import trace_submission
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots, scale_slots
-from .spares import Spares
-from .timing import BASELINE, measure, measure_alone
+from .timing import measure, measure_alone
 from .truth import Truth
 from .variant import measure_compiled
 
-_ROLES = ("reference", "submission", "null", BASELINE)
-_BUILDER, _WAITING = "builder", "waiting"
-
 
 class Job:
-    """Runs once.
+    """Runs once, at a place that nothing else has used and that ends with it."""
 
-    `uids` has one per role, one for builders and one for blank runners, or is None without root: then nothing is built
-    outside.
-    """
-
-    at_start: Sequence[str] = ("reference", "null", "submission")
+    at_start: Sequence[str] = (REFERENCE, NULL, SUBMISSION)
     """Roles whose first runners are started together when the job begins."""
 
     def __init__(
-        self, spec: Message, zygote: Zygote, uids: Sequence[int] | None, report: Callable[[str], None],
-        artifacts: Artifacts | None = None,
-    ) -> None:  # fmt: skip
+        self, spec: Message, place: Place, report: Callable[[str], None], artifacts: Artifacts | None = None
+    ) -> None:
         self.protocol: Message = spec["protocol"]
         self.problem: Message = spec["problem"]
         self.source: str = spec["source"]
         self.device: str = spec["device"]
         self.report = report
         self.checks: list[Message] = []
-        self.flags: list[str] = []
+        self.flags = place.flags
         self.seconds: dict[str, float] = {}
         self.result: Message = {}
-        self.left: str | None = None
-        """What of this job could not be removed; no other job may follow it here."""
-        self._zygote = zygote
-        names = (*_ROLES, _BUILDER, _WAITING)
-        self._uids = dict(zip(names, uids or (None,) * len(names), strict=True))
+        self._place = place
+        self.spares = place.spares
         self._builds: Builds | None = None
-        if artifacts is not None and uids is not None:
-            limits = self.protocol["limits"]
-            uid = uids[names.index(_BUILDER)]
-            self._builds = Builds(zygote, artifacts, limits, uid, on_left=partial(setattr, self, "left"))
-        self._setting = Setting(self.device, spec["threads"] or len(os.sched_getaffinity(0)), self.protocol["limits"])
-        self._scratch: dict[str, str] = {}
+        if artifacts is not None and place.builder_uid is not None:
+            on_left = partial(setattr, place, "left")
+            self._builds = Builds(place.zygote, artifacts, self.protocol["limits"], place.builder_uid, on_left)
         self._stack = contextlib.ExitStack()
         self._arms: dict[str, Arm] = {}
-        self.spares = Spares(self._start_blank, self.flags)
         self._deadline: float = time.monotonic() + self.protocol["limits"]["job_s"]
         self._hidden_began = False
         self._printed: str | None = None
         self._isolation: Message | None = None
         self.seeds = Seeds.choose(self.protocol, spec["seeds"])
-        self.has_variants: bool = self.protocol["compiled_baseline"]
         self._redrawn: list[Message] = []
         self.tolerated: list[str] = []
         """Probes that the reference bears, so that timed inputs may be changed in their way."""
@@ -105,7 +88,7 @@ class Job:
     def run(self) -> Message:
         """The result for the host; raises InfrastructureFault."""
         checks = Checks(self)
-        with self._stack:
+        with self._place, self._stack:
             try:
                 self._phase("reference", self.start_reference)
                 self._phase("reference-alone", lambda: measure_alone(self))
@@ -165,11 +148,7 @@ class Job:
 
     def start_reference(self) -> None:
         """Loads the reference, learns shapes and cost, plans memory, and times it alone."""
-        for role in _ROLES if self.has_variants else _ROLES[:-1]:
-            limit = self.protocol["limits"]["scratch_bytes"]
-            self._scratch[role] = self._zygote.new_scratch(role, self._uids[role], limit)
-            self._stack.callback(self._wipe_scratch, role)  # after the arms, which come later, have stopped
-        self.spares.add(*self.at_start)
+        self.spares.complete(self.at_start)
         with self.reference_faults():
             self.recreate_reference()
             reference = self._arms["reference"]
@@ -185,7 +164,7 @@ class Job:
                 raise InfrastructureFault("reference", "the reference's output holds no tensor")
             self.forward_ms: float = max(facts["forward_ms"], 1e-3)
             self.spares.rest()
-            self.plan = self._make_plan(facts)
+            self.plan = self._fit(facts)
             self.store = Store(self.device, self.signature, self.plan)
             limits = self.protocol["limits"]
             call_s = max(limits["call_s"], limits["call_factor"] * self.forward_ms / 1e3)
@@ -194,14 +173,6 @@ class Job:
             if self.device == "cuda":
                 self.result["device_memory"] = {"need_bytes": self.plan.need_bytes, "have_bytes": self.plan.have_bytes}
             self.start_arm("null")
-
-    def _wipe_scratch(self, role: str) -> None:
-        """What cannot be removed ends this judge, and is no reason to withhold the verdict: it could be on purpose."""
-        if self.left is None:
-            try:
-                self._zygote.wipe_scratch(role)
-            except (OSError, RuntimeError) as e:
-                self.left = str(e)
 
     def recreate_reference(self) -> None:
         """A new process for the reference, its model built and its weights written out for the submission."""
@@ -234,6 +205,15 @@ class Job:
 
     def redraw(self, known: list[Message] | None) -> Message | None:
         return {"secret": self.seeds.redraw, "known": known} if self.protocol["redraw_parameters"] else None
+
+    def _fit(self, facts: Message) -> Plan:
+        """The plan; where memory is short blank runners go, of which each has a context on the device."""
+        with contextlib.suppress(DoesNotFitError):
+            plan = self._make_plan(facts)
+            if not plan.exclusive:
+                return plan
+        self.spares.stop()
+        return self._make_plan(facts)
 
     def _make_plan(self, facts: Message) -> Plan:
         inputs, outputs = self.signature.inputs.slot_bytes, self.signature.outputs.slot_bytes
@@ -274,24 +254,23 @@ class Job:
 
     def start_arm(self, role: str) -> Arm:
         """A runner, blank before or new."""
-        arm = self._arms[role] = self.spares.take(role) or self._start(role)
+        arm = self._arms[role] = self.spares.take(role) or self._place.start(role)
         return arm
 
-    def _start_blank(self, role: str) -> Arm:
-        return self._start(role, blank=True, waiting_uid=self._uids[_WAITING])
-
-    def _start(self, role: str, **how: Any) -> Arm:
-        return self._stack.enter_context(self.open_arm(role, **how))
-
-    def open_arm(self, role: str, **how: Any) -> Arm:
+    def open_arm(self, role: str) -> Arm:
         """A runner that is the caller's to stop."""
-        return Arm(self._zygote, role, self._setting, self._uids[role], self._scratch[role], **how)
+        return self._place.open(role)
 
     def _add_spares(self) -> None:
         """For the pairs of runners to come, as many as the device's memory takes beside the plan."""
-        pairs = self.protocol["timing"]["runner_pairs"] - 1
-        room = self.plan.room_for_contexts if self.device == "cuda" else 2 * pairs
-        self.spares.add(*(["reference", "submission"] * pairs)[:room])
+        room = self.plan.room_for_contexts if self.device == "cuda" else len(self.further_roles)
+        self.spares.complete(self.further_roles, at_most=room)
+
+    @property
+    def further_roles(self) -> list[str]:
+        """Of the runners that timing wants after the first pair, in the order of their turns."""
+        pairs: int = self.protocol["timing"]["runner_pairs"] - 1
+        return [REFERENCE, SUBMISSION] * pairs
 
     def stop_arm(self, role: str) -> None:
         if (arm := self._retire(role)) is not None:
@@ -421,7 +400,7 @@ class Job:
         if change is not None:
             change()
         self.call_reference("reference_correctness", first=first, calls=calls)
-        copy_slots(self.store.snapshot, self.store.expected, first, calls)
+        self.store.expect_snapshot()
 
     def call_reference(self, flags: str, *, first: int, calls: int, op: str = "turn") -> Turn:
         """One turn of the reference under the TF32 flags of a phase; its outputs are in the snapshot.

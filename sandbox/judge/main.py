@@ -28,12 +28,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 _UIDS = 6
-"""Of a job: see `job.Job`."""
+"""Of a job: see `place.Place`."""
 _UID_FIRST, _UID_SETS = 60100, 900
 """Uids of jobs: below 65536, which is all that a user-namespaced container maps, and in no range of useradd's."""
 _CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 9000
 """In a container each job has uids of its own, from a random place: the kernel counts processes per uid, and another
 container's must not count here."""
+_IDLE_S = 0.2
+"""Without a job for so long a judge has further runners of the next one made."""
 _AHEAD_NICE = 10
 """Of a judge that builds ahead, and of all below it: one that measures goes first."""
 _BUILDS_BYTES, _CONTAINER_BUILDS_BYTES = 8 << 30, 3 << 29
@@ -118,12 +120,14 @@ def _open_artifacts(arguments: list[str], *, contained: bool):  # type: ignore[n
 
 def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped-def]
     from ..runner.stand_in import describe_device
-    from ..wire import ClosedError
+    from ..wire import ClosedError, DeadlineError
     from .ahead import build_ahead
+    from .arm import Setting
     from .audit import Audit
     from .baseline import Baseline
     from .faults import InfrastructureFault
     from .job import Job
+    from .place import Ahead, Place
 
     def run(kind: str, spec: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The result, and whether the device still works."""
@@ -131,36 +135,45 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
             return ({} if spec["device"] == "cpu" else {"stand_in": describe_device()}), True
         if kind == "build":
             return build_ahead(spec, zygote, next(uids), artifacts)
+        setting = Setting.of(spec)
+        place = ahead.take(setting) or Place(zygote, setting, next(uids))
         job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
-            spec, zygote, next(uids), lambda phase: channel.send({"phase": phase}),
-            *([artifacts] if kind == "job" else []),
-        )  # fmt: skip
+            spec, place, lambda phase: channel.send({"phase": phase}), *([artifacts] if kind == "job" else [])
+        )
         result = job.run()
-        return result, job.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
+        healthy = place.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
+        if kind == "job" and healthy:
+            ahead.expect(setting, job.at_start, job.further_roles)
+        return result, healthy
 
     channel.send({"ready": True, "software": _software()})
     gc.freeze()  # collecting after a job looks at that job alone: what was imported takes 100 ms to look through
-    while True:
-        try:
-            spec = channel.receive()
-        except ClosedError:
-            return
-        if "ping" in spec:
-            channel.send({"pong": True})
-            continue
-        kind = next((name for name in ("audit", "baseline", "build", "describe") if name in spec), "job")
-        spec = spec.get(kind, spec)
-        try:
-            hardware = _hardware("cpu" if kind == "build" else spec["device"])
-            result, healthy = run(kind, spec)
-            answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
-        except InfrastructureFault as fault:
-            answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}
-        except Exception as e:  # the host must hear of any fault of the judge's, and it is never a verdict
-            message = f"the judge failed: {type(e).__name__}: {e}"
-            answer = {"fault": {"kind": "sandbox", "message": message, "detail": traceback.format_exc()}}
-        channel.send(answer)
-        _release()
+    with Ahead(lambda setting: Place(zygote, setting, next(uids))) as ahead:
+        while True:
+            try:
+                spec = channel.receive(_IDLE_S if ahead.has_more else None)
+            except DeadlineError:
+                ahead.go_on()
+                continue
+            except ClosedError:
+                return
+            if "ping" in spec:
+                channel.send({"pong": True})
+                continue
+            kind = next((name for name in ("audit", "baseline", "build", "describe") if name in spec), "job")
+            spec = spec.get(kind, spec)
+            try:
+                hardware = _hardware("cpu" if kind == "build" else spec["device"])
+                result, healthy = run(kind, spec)
+                answer = {"result": result | {"hardware": hardware, "software": _software()}, "healthy": healthy}
+            except InfrastructureFault as fault:
+                answer = {"fault": {"kind": fault.kind, "message": str(fault), "detail": fault.detail}}
+            except Exception as e:  # the host must hear of any fault of the judge's, and it is never a verdict
+                message = f"the judge failed: {type(e).__name__}: {e}"
+                answer = {"fault": {"kind": "sandbox", "message": message, "detail": traceback.format_exc()}}
+            channel.send(answer)
+            _release()
+            ahead.go_on()
 
 
 def _release() -> None:

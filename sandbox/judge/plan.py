@@ -17,6 +17,8 @@ made: that of a variant, or of a runner whose predecessor is not quite gone."""
 _CHUNK_BYTES = 1 << 30
 _LONGEST_ROTATION_MS = 100.0
 """Slots are not added for a cold L2 cache beyond this much work: a call this long hardly feels its cache."""
+_TURN_BYTES, _LEAST_TURN_MS = 4 << 30, 1.0
+"""Inputs and outputs of a turn, at most, as long as its calls last so long: more is copied about than it tells."""
 _TURN_SHARE = 0.4
 """Of the free memory, at most, for slots beyond the first: filling and snapshotting more costs more than it tells."""
 
@@ -65,6 +67,8 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
     room = int(demand.free_bytes * 0.95) - shared_need
     both = demand.input_bytes + demand.output_bytes
     calls = math.ceil(target_turn_ms / demand.forward_ms)
+    if demand.device == "cuda":
+        calls = min(calls, max(_TURN_BYTES // both, math.ceil(_LEAST_TURN_MS / demand.forward_ms), 1))
     for_cold_l2 = math.ceil(cold_l2_multiple * demand.l2_bytes / both)
     wanted = max(calls, min(for_cold_l2, math.ceil(_LONGEST_ROTATION_MS / demand.forward_ms)))
     slots = min(wanted, max_slots, max(1, int(_TURN_SHARE * demand.free_bytes) // per_slot), room // per_slot)

@@ -142,6 +142,10 @@ class Store:
         self.expected = arena(signature.outputs)
         self.snapshot = arena(signature.outputs)
 
+    def expect_snapshot(self) -> None:
+        """What the snapshot holds is expected from now on; of slots that are not in it, nothing is."""
+        self.expected, self.snapshot = self.snapshot, self.expected
+
 
 def copy_slots(source: Arena, target: Arena, first: int, count: int) -> None:
     """One copy of `count` slots, asynchronous on CUDA."""

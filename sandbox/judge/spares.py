@@ -10,8 +10,8 @@ slot and no weights. Before it gets the submission's source, every process of th
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 
 from .arm import Arm, ArmError
 
@@ -24,9 +24,17 @@ class Spares:
         self._flags = flags
         self._blank: dict[str, list[Arm]] = defaultdict(list)
 
-    def add(self, *roles: str) -> None:
-        """Has one started for each of `roles`, in that order; does not wait for them."""
+    def complete(self, roles: Sequence[str], *, at_most: int | None = None) -> None:
+        """Has those of `roles` started that are not there, in that order; does not wait for them.
+
+        `at_most`: so many.
+        """
+        missing, there = [], Counter({role: len(arms) for role, arms in self._blank.items()})
         for role in roles:
+            there[role] -= 1
+            if there[role] < 0:
+                missing.append(role)
+        for role in missing[:at_most]:
             self._blank[role].append(self._start(role))
 
     def has(self, role: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .clock import GateError, Turn
 from .compare import Comparison
+from .place import BASELINE
 from .statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, lower_quartile, robust_error
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 _Measured = TypeVar("_Measured")
 _ARMS = ("reference", "submission", "null")
-BASELINE = "baseline"
-"""The role of a variant of the reference that is timed beside it, such as the compiled one."""
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
 _NULL_GAP = 0.05
@@ -141,7 +140,7 @@ class Timer:
         """Open turns over every slot; then finds out whether these arms' calls fit behind the gate."""
         slots = self.job.plan.slots
         series = Series(slots, gated=False)
-        turns = max(1, math.ceil(self.rule["warmup_calls"] / slots))
+        turns = max(1, math.ceil((self.rule["warmup_calls"] - self.gated) / slots))  # a gated one follows
         if self.job.device == "cpu":
             turns = max(turns, self.rule["cpu_warmup_turns"])
         for _ in range(turns):

@@ -112,7 +112,11 @@ class Truth:
         if calibration is None:
             return self._compare_fixed(slot, 1)
         quick = calibration.settle(job.store.expected, job.store.snapshot, slot)
-        if quick is not None and (not with_ceiling or self._within_ceiling(slot, job.store.snapshot).passed):
+        if quick is not None and (
+            not with_ceiling
+            or quick.max_abs_error <= job.protocol["tolerance"]["absolute"]
+            or self._within_ceiling(slot, job.store.snapshot).passed
+        ):
             return quick
         found = self._kept(slot, 1)
         if (reason := self.calibrate(slot, drawn=with_ceiling)) is not None:

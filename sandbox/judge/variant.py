@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from ..wire import Message
 from .arm import ArmError
 from .memory import Peak, peak
+from .place import BASELINE
 from .slots import copy_slots
 from .statistics import centre
-from .timing import BASELINE, Series, Timer
+from .timing import Series, Timer
 
 if TYPE_CHECKING:
     from .job import Job
