@@ -63,7 +63,7 @@ class Job:
             call_ms = 2.0 if arm.tf32["matmul"] else 8.0
         return Turn(NULL_MS + calls * call_ms)
 
-    def prepare_timed(self, first: int, calls: int) -> None:
+    def prepare_timed(self, first: int, calls: int, *, expect: bool) -> None:
         self.arm("reference").tf32 = ON.model_dump()  # as the real one leaves it
 
     def redraw(self, known: None) -> None: ...

@@ -247,17 +247,17 @@ class Calibration:
                     self.relative[index] = max(self.relative.get(index, 0.0), scale.typical)
         return max((scale.relative for (of_slot, _), scale in self._scales.items() if of_slot == slot), default=0.0)
 
-    def settle(self, expected: Arena, found: Arena, slot: int) -> Comparison | None:
-        """A test in few passes that suffices: None where it does not settle the matter.
+    def settle(self, expected: Arena, found: Arena, first: int, calls: int = 1) -> Comparison | None:
+        """A test of some slots in few passes that suffices: None where it does not settle the matter.
 
-        In every block the differences from the fp32 reference are within what `compare` allows whatever the reference's
+        In every block the differences from what is expected are within what `compare` allows whatever the reference's
         error on these inputs is: the floors, and the errors that earlier slots have shown.
         """
         into = Comparison()
         for index, leaf in enumerate(expected.layout.leaves):
             length, relative = block_length(leaf), self.relative.get(index, 0.0)
             for e, f in zip(
-                _parts(expected, slot, index, length, self._device), _parts(found, slot, index, length, self._device),
+                self._rows(expected, first, calls, index, length), self._rows(found, first, calls, index, length),
                 strict=True,
             ):  # fmt: skip
                 if torch.equal(e, f):
@@ -270,6 +270,17 @@ class Calibration:
                     if not _settle(self.rule, into, index, 0, length, bounds, e, f):
                         return None
         return into
+
+    def _rows(self, arena: Arena, first: int, calls: int, index: int, length: int) -> Iterator[torch.Tensor]:
+        """As `_parts` of each slot; small outputs of whole blocks many slots at a time."""
+        elements = arena.layout.leaves[index].elements
+        at_once = PASS_ELEMENTS[self._device] // max(1, elements) if elements % length == 0 else 0
+        if at_once <= 1 or calls == 1:
+            for slot in range(first, first + calls):
+                yield from _parts(arena, slot, index, length, self._device)
+        else:
+            for start in range(first, first + calls, at_once):
+                yield arena.rows(index, start, min(at_once, first + calls - start)).to(self._device).reshape(-1)
 
     def least_error(self, slot: int, index: int, places: torch.Tensor) -> torch.Tensor:
         """What may be off at single elements of an output at least, float64.

@@ -375,20 +375,21 @@ class Job:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def prepare_timed(self, first: int, calls: int) -> None:
-        """Fresh inputs for a turn, a few of their elements changed where the protocol says so."""
+    def prepare_timed(self, first: int, calls: int, *, expect: bool) -> None:
+        """Fresh inputs for a turn, a few of their elements changed where the protocol says so; `expect`: and what the
+        outputs must be."""
         slots = range(first, first + calls)
         change = None
         if self.protocol["perturb_timed"]:
             transform = self.seeds.transform + self.seeds.timed_count
             change = partial(perturb, self.store.masters, slots, self.tolerated, transform)
-        self.prepare(self.seeds.next_timed(calls), first=first, change=change)
+        self.prepare(self.seeds.next_timed(calls), first=first, change=change, expect=expect)
 
     def prepare(
         self, seeds: Sequence[int], *, first: int = 0, factor: float = 1.0,
-        change: Callable[[], object] | None = None, on_device: bool | None = None,
+        change: Callable[[], object] | None = None, on_device: bool | None = None, expect: bool = True,
     ) -> None:  # fmt: skip
-        """Draws one slot per seed, changes and keeps the masters, and computes what the outputs must be."""
+        """Draws one slot per seed, changes and keeps the masters, and (`expect`) computes what the outputs must be."""
         reference, calls = self._arms["reference"], len(seeds)
         on_device = self.on_device if on_device is None else on_device
         with self.reference_faults(), self.trusted.lent_to(reference):
@@ -399,6 +400,11 @@ class Job:
             scale_slots(self.store.masters, first, calls, factor)
         if change is not None:
             change()
+        if expect:
+            self.expect_exactly(first, calls)
+
+    def expect_exactly(self, first: int, calls: int) -> None:
+        """Has the reference compute what the outputs must be."""
         self.call_reference("reference_correctness", first=first, calls=calls)
         self.store.expect_snapshot()
 

@@ -44,7 +44,7 @@ class _OwnRule(Truth):
         return None
 
     def judge(self, slot: int, *, with_ceiling: bool, with_loss: bool = False) -> Comparison | str:
-        return self.judge_timed(slot, 1)
+        return self.judge_timed(slot, 1, self._job.store.snapshot)
 
     def close_checks(self) -> None:
         """No float64 has been used."""
@@ -57,22 +57,22 @@ class MetricRule(_OwnRule):
         super().__init__(job)
         self._thresholds = thresholds
 
-    def judge_timed(self, first: int, calls: int) -> Comparison:
-        store, comparison = self._job.store, Comparison()
+    def judge_timed(self, first: int, calls: int, found: Arena) -> Comparison:
+        expected, comparison = self._job.store.expected, Comparison()
         for slot in range(first, first + calls):
-            comparison.merge(compare_metrics(store.expected, store.snapshot, slot, self._thresholds, self._job.device))
+            comparison.merge(compare_metrics(expected, found, slot, self._thresholds, self._job.device))
         return comparison
 
 
 class CheckerRule(_OwnRule):
     """By the checker that the problem's source defines."""
 
-    def judge_timed(self, first: int, calls: int) -> Comparison:
+    def judge_timed(self, first: int, calls: int, found: Arena) -> Comparison:
         job, comparison = self._job, Comparison()
         reference = job.arm("reference")
         with job.reference_faults(), job.trusted.lent_to(reference):
             copy_slots(job.store.masters, job.trusted.inputs, first, calls)
-            copy_slots(job.store.snapshot, job.trusted.outputs, first, calls)
+            copy_slots(found, job.trusted.outputs, first, calls)
             job.synchronize()
             for slot in range(first, first + calls):
                 answer = reference.ask("check", timeout_s=REFERENCE_S, slot=slot)

@@ -141,6 +141,13 @@ class Store:
         self.masters = arena(signature.inputs)
         self.expected = arena(signature.outputs)
         self.snapshot = arena(signature.outputs)
+        self._kept: Arena | None = None
+
+    def keep_snapshot(self) -> Arena:
+        """The snapshot, put where no further turn overwrites it; until the next one is kept."""
+        kept = self._kept or Arena(torch.empty_like(self.snapshot.flat), self.snapshot.layout, self.snapshot.slots)
+        self._kept, self.snapshot = self.snapshot, kept
+        return self._kept
 
     def expect_snapshot(self) -> None:
         """What the snapshot holds is expected from now on; of slots that are not in it, nothing is."""

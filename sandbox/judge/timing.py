@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from ..layout import Arena
 from .clock import GateError, Turn
 from .compare import Comparison
 from .place import BASELINE
@@ -93,8 +94,11 @@ class Timer:
 
     def round(self, series: Series, arms: tuple[str, ...], *, events: dict[str, list[float]] | None = None) -> None:
         """One paired turn of each arm in random order over the same fresh inputs."""
-        first = self.next_slots(series.calls)
-        self.job.prepare_timed(first, series.calls)
+        first, calls, job = self.next_slots(series.calls), series.calls, self.job
+        checked = "submission" in arms
+        by_reference = checked and job.truth.calibrated
+        job.prepare_timed(first, calls, expect=checked and not by_reference)
+        found: Arena | None = None
         for arm in self.order.sample(arms, len(arms)):
             turn = self.turn(arm, first, series, with_events=events is not None)
             series.turns[arm].append(turn.ms)
@@ -102,9 +106,13 @@ class Timer:
             if events is not None and turn.event_ms:
                 events[arm] = list(turn.event_ms)
             if arm == "submission":
-                self.outputs.merge(self.job.truth.judge_timed(first, series.calls))
-                if not self.outputs.passed:
-                    self.job.record_timed(self.outputs)
+                found = job.store.keep_snapshot()
+            elif arm == "reference" and by_reference:
+                job.store.expect_snapshot()
+        if found is not None:
+            self.outputs.merge(job.truth.judge_timed(first, calls, found))
+            if not self.outputs.passed:
+                job.record_timed(self.outputs)
 
     def next_slots(self, calls: int) -> int:
         """Where the next turn's slots begin: turns shorter than all slots rotate, which keeps the L2 cache cold."""

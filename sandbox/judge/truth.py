@@ -2,9 +2,10 @@
 
 Under a protocol with a calibrated tolerance a check is held against the reference in float64, and its tolerance comes
 from the reference's own errors on the same inputs (`calibration`); where the output is as close to the fp32 reference
-as earlier checks allow in any case, that is settled without. A timed call is held against the exact fp32
-reference, its tolerance from one more run on inputs moved by a unit in the last place, under the baseline's flags, and
-from the errors that the checks have shown. Where float64 is impossible (an operator without it, no memory) the fp32
+as earlier checks allow in any case, that is settled without. A timed call is held against what the reference returned
+in its own turn over the same inputs, as close as earlier checks allow; where that does not settle it, against the exact
+fp32 reference, its tolerance from one more run on inputs moved by a unit in the last place, under the baseline's flags,
+and from the errors that the checks have shown. Where float64 is impossible (an operator without it, no memory) the fp32
 reference stands for it, and the verdict says so.
 
 Without calibration the protocol's fixed tolerance holds, widened where the baseline itself is outside.
@@ -109,16 +110,16 @@ class Truth:
     def judge(self, slot: int, *, with_ceiling: bool, with_loss: bool = False) -> Comparison | str:
         """The submission's output in the snapshot; or why the reference's own cannot judge it."""
         job, calibration = self._job, self._calibration
+        found = job.store.keep_snapshot()
         if calibration is None:
-            return self._compare_fixed(slot, 1)
-        quick = calibration.settle(job.store.expected, job.store.snapshot, slot)
+            return self._compare_fixed(slot, 1, found)
+        quick = calibration.settle(job.store.expected, found, slot)
         if quick is not None and (
             not with_ceiling
             or quick.max_abs_error <= job.protocol["tolerance"]["absolute"]
-            or self._within_ceiling(slot, job.store.snapshot).passed
+            or self._within_ceiling(slot, found).passed
         ):
             return quick
-        found = self._kept(slot, 1)
         if (reason := self.calibrate(slot, drawn=with_ceiling)) is not None:
             return reason
         loss, rule = self.loss() if with_loss else 0.0, calibration.rule
@@ -139,15 +140,6 @@ class Truth:
                 return fixed
         return comparison
 
-    def _kept(self, first: int, calls: int) -> Arena:
-        """The snapshot of some slots, at the same places in an arena of its own; a run of the reference may follow."""
-        snapshot = self._job.store.snapshot
-        size = snapshot.layout.slot_bytes
-        flat = torch.empty_like(snapshot.flat)
-        part = slice(first * size, (first + calls) * size)
-        flat[part].copy_(snapshot.flat[part])
-        return Arena(flat, snapshot.layout, snapshot.slots)
-
     def _within_ceiling(self, slot: int, found: Arena, share: float = 1.0) -> Comparison:
         tolerance, job = self._job.protocol["tolerance"], self._job
         absolute = [share * tolerance["absolute"]] * len(job.signature.outputs.leaves)
@@ -156,20 +148,24 @@ class Truth:
 
     # -- timed calls --------------------------------------------------------------------------------------------------
 
-    def judge_timed(self, first: int, calls: int) -> Comparison:
-        """Every output of a timed turn."""
+    def judge_timed(self, first: int, calls: int, found: Arena) -> Comparison:
+        """Every output of a timed turn. Calibrated, the reference's own outputs of the same round are what is expected
+        at first."""
         job, calibration = self._job, self._calibration
         if calibration is None:
-            return self._compare_fixed(first, calls)
+            return self._compare_fixed(first, calls, found)
+        at_once = calibration.settle(job.store.expected, found, first, calls)
+        if at_once is not None:
+            return at_once
+        job.expect_exactly(first, calls)
         comparison, doubtful = Comparison(), []
         for slot in range(first, first + calls):
-            quick = calibration.settle(job.store.expected, job.store.snapshot, slot)
+            quick = calibration.settle(job.store.expected, found, slot)
             if quick is None:
                 doubtful.append(slot)
             else:
                 comparison.merge(quick)
         if doubtful:
-            found = self._kept(first, calls)
             self._run_jittered(first, calls, "reference_timing")
             for slot in doubtful:
                 calibration.begin(job.store.expected, slot)
@@ -286,21 +282,19 @@ class Truth:
 
     # -- a fixed tolerance --------------------------------------------------------------------------------------------
 
-    def _compare_fixed(self, first: int, calls: int) -> Comparison:
+    def _compare_fixed(self, first: int, calls: int, found: Arena) -> Comparison:
         job = self._job
         tolerance = job.protocol["tolerance"]
         absolute = [tolerance["absolute"]] * len(job.signature.outputs.leaves)
         slots = range(first, first + calls)
-        comparison = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
+        comparison = compare(job.store.expected, found, slots, absolute, tolerance["relative"], job.device)
         ceiling, flags = tolerance["baseline_ceiling"], job.protocol["tf32"]
         if not comparison.passed:
-            self.wrong = (job.store.expected, job.store.snapshot, (first, first))
+            self.wrong = (job.store.expected, found, (first, first))
         if comparison.passed or ceiling is None or flags["reference_correctness"] == flags["reference_timing"]:
             return comparison
-        found = Arena(job.store.snapshot.flat.clone(), job.signature.outputs, job.plan.slots)
         job.call_reference("reference_timing", first=first, calls=calls)
         baseline = compare(job.store.expected, job.store.snapshot, slots, absolute, tolerance["relative"], job.device)
-        self.wrong = (job.store.expected, found, (first, first))
         if baseline.passed:
             return comparison
         factor = tolerance["baseline_factor"]

@@ -54,7 +54,7 @@ def _take_turns(job: Job, timer: Timer, series: dict[str, Series], flags: dict[s
     """One turn of the reference under each name's flags, and of the null runner, in random order on equal inputs."""
     calls = next(iter(series.values())).calls
     first = timer.next_slots(calls)
-    job.prepare_timed(first, calls)
+    job.prepare_timed(first, calls, expect=False)
     for name in timer.order.sample([*series, None], len(series) + 1):
         if name is not None:
             with job.reference_faults():
@@ -95,7 +95,7 @@ def measure_compilation(job: Job, flags: dict[str, bool]) -> Message:
             seed=job.seeds.construction, precision=job.protocol["precision"], tf32=flags, redraw=job.redraw(None),
         )  # fmt: skip
         found["tf32"] = loaded["tf32"]
-        job.prepare_timed(0, 1)
+        job.prepare_timed(0, 1, expect=False)
         with job.trusted.lent_to(arm):
             copy_slots(job.store.masters, job.trusted.inputs, 0, 1)
             job.synchronize()
