@@ -177,6 +177,19 @@ def _settle(e: torch.Tensor, f: torch.Tensor, absolute: float, relative: float, 
     return True
 
 
+def all_within(exact: Arena, row: int, found: Arena, slot: int, absolute: float, relative: float, device: str) -> bool:
+    """Whether all floating elements of a slot that are finite are as near to those of an arena in float64 (its slot
+    `row`) as `compare` has it."""
+    for index, leaf in enumerate(found.layout.leaves):
+        if leaf.torch_dtype.is_floating_point:
+            x, f, step = exact.flat_leaf(row, index), found.flat_leaf(slot, index), CHUNK_ELEMENTS[device]
+            for start in range(0, leaf.elements, step):
+                e, v = (flat[start : start + step].to(device).double() for flat in (x, f))
+                if bool(((v - e).abs() > absolute + relative * e.abs()).any()):  # of NaN it is not
+                    return False
+    return True
+
+
 def describe_element(leaf: Leaf, index: int, position: int, expected: Any, found: Any) -> dict[str, Any]:
     """Where in which output, what was expected and what was found; `position` in memory order, over whole slots."""
     return {

@@ -1,15 +1,16 @@
 """Peak memory of one forward in each runner, by the same formula, in an untimed pass; the runners end with it.
 
 On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
-gets back when a runner ends, and what was gone meanwhile: where a submission held more outside that allocator than the
-reference, by more than libraries and code may take, that counts. On the CPU the judge reads the growth of the resident
-set from /proc, and what processes beside the runner keep to themselves.
+gets back when a runner ends, and what was gone meanwhile: where that is more than the reported peak by more than it is
+for the reference, libraries and code, that counts. Nothing that a submission reports can make it less. On the CPU the
+judge reads the growth of the resident set from /proc, and what processes beside the runner keep to themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,8 +30,15 @@ _METHODS = {
     "the judge)",
 }
 _UNSEEN_BYTES = 256 << 20
-"""Held outside the allocator beyond what the reference holds there: kernels' code, a library's workspace."""
+"""Held beyond the peak and the slack: kernels' code, a library's workspace."""
+_SLACK = 0.25
+"""Of its peak an allocator may have taken more from the device, where the reference's has not taken more still."""
 _LOOK_S = 0.0005
+_RETURN_S, _SETTLED_S = 1.0, 0.02
+"""So long at most, and so long without a change, is waited for what a device gets back: a driver may free the memory of
+a process some time after that has ended."""
+_CONTEXT_BYTES = 64 << 20
+"""Less than any context takes."""
 
 
 @dataclass
@@ -58,10 +66,11 @@ def measure_memory(job: Job) -> None:
     method, held = job.device, {}
     if job.device == "cuda":
         held = _end_runners(job, {"submission": submission, "reference": reference})
-        unseen = (held["submission"] - submission.reserved) - max(0, held["reference"] - reference.reserved)
-        if unseen > _UNSEEN_BYTES:
-            job.flags.append(f"{unseen >> 20} MiB of device memory were held outside PyTorch's allocator")
-            submission.peak = max(submission.peak, job.signature.inputs.slot_bytes + held["submission"])
+        inputs = job.signature.inputs.slot_bytes
+        unseen = unseen_bytes(held["submission"], submission.peak - inputs, held["reference"], reference.peak - inputs)
+        if unseen > 0:
+            job.flags.append(f"{unseen >> 20} MiB of device memory were held beyond what PyTorch's allocator reported")
+            submission.peak = max(submission.peak, inputs + held["submission"])
             method = "device"
     job.result["memory"] = {
         "reference_peak_bytes": reference.peak,
@@ -71,6 +80,12 @@ def measure_memory(job: Job) -> None:
         "reference_device_bytes": held.get("reference"),
         "submission_device_bytes": held.get("submission"),
     }
+
+
+def unseen_bytes(held: int, reported: int, reference_held: int, reference_reported: int) -> int:
+    """What a submission held on the device beyond its reported peak and what is usual; 0 where that explains it."""
+    slack = max(reference_held - reference_reported, int(_SLACK * reported)) + _UNSEEN_BYTES
+    return max(0, held - reported - slack)
 
 
 def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
@@ -99,12 +114,26 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
 
 def _end_runners(job: Job, peaks: dict[str, Peak]) -> dict[str, int]:
     """Ends every runner; by role what the device got back, beyond what it gets back of the null runner."""
-    held = {}
-    for role in (*peaks, "null"):
+    held, context = {}, _CONTEXT_BYTES
+    for role in ("null", *peaks):
         before = _free()
         job.stop_arm(role)
-        held[role] = _free() - before
+        held[role] = _given_back(before, context + (peaks[role].reserved if role in peaks else 0))
+        context = max(context, held["null"] // 2)
     return {role: max(0, held[role] - held["null"]) + peak.growth for role, peak in peaks.items()}
+
+
+def _given_back(before: int, at_least: int) -> int:
+    """By how much the device's free memory has grown since `before`, at least `at_least` if that comes in time."""
+    started = changed = time.monotonic()
+    free = _free()
+    while (now := time.monotonic()) < started + _RETURN_S:
+        if free - before >= at_least and now - changed >= _SETTLED_S:
+            break
+        time.sleep(_LOOK_S)
+        if (last := _free()) != free:
+            free, changed = last, now
+    return free - before
 
 
 @contextlib.contextmanager

@@ -1,0 +1,65 @@
+"""What a runner held on a device is what that gets back when it ends, whatever the runner says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kbenv.sandbox.judge import memory
+from kbenv.sandbox.judge.memory import Peak, unseen_bytes
+
+MIB = 1 << 20
+CONTEXT = 500 * MIB
+
+
+class Device:
+    """Gives back what a runner held a few looks after it has ended, as some drivers do."""
+
+    def __init__(self, held: dict[str, int], *, looks: int) -> None:
+        self.held, self.looks = held, looks
+        self.free, self.due = 1000 * MIB, [(0, 0)]
+
+    def look(self) -> int:
+        self.due = [(left - 1, nbytes) for left, nbytes in self.due]
+        self.free += sum(nbytes for left, nbytes in self.due if left <= 0)
+        self.due = [(left, nbytes) for left, nbytes in self.due if left > 0]
+        return self.free
+
+    def stop_arm(self, role: str) -> None:
+        self.due.append((self.looks, CONTEXT + self.held.get(role, 0)))
+
+
+@pytest.mark.parametrize("looks", [1, 40])
+def test_what_a_device_gets_back_late_is_waited_for(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {"submission": 2500 * MIB, "reference": 2600 * MIB}
+    device = Device(held, looks=looks)
+    monkeypatch.setattr(memory, "_free", device.look)
+    job: Any = SimpleNamespace(stop_arm=device.stop_arm)
+    peaks = {"submission": Peak(0, reserved=0), "reference": Peak(2560 * MIB, reserved=2600 * MIB)}
+    assert memory._end_runners(job, peaks) == held
+
+
+def test_a_device_that_others_use_too_is_not_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_RETURN_S", 0.05)
+    monkeypatch.setattr(memory, "_free", lambda: 0)
+    assert memory._given_back(100 * MIB, 1) == -100 * MIB
+
+
+@pytest.mark.parametrize(
+    ("held", "reported", "unseen"),
+    [
+        (2600, 2560, 0),  # the allocator's rounding
+        (3200, 2560, 0),  # and its fragments: a quarter
+        (2500, 0, 2500 - 100 - 256),  # held behind the allocator
+        (5060, 2560, 5060 - 2560 - 640 - 256),  # and beside what it reports
+    ],
+)
+def test_what_is_held_beyond_the_reported_peak_counts_past_what_is_usual(held: int, reported: int, unseen: int) -> None:
+    assert unseen_bytes(held * MIB, reported * MIB, 2660 * MIB, 2560 * MIB) == unseen * MIB
+
+
+def test_what_the_reference_holds_beyond_its_peak_the_submission_may() -> None:
+    assert unseen_bytes(1900 * MIB, 400 * MIB, 2000 * MIB, 500 * MIB) == 0
+    assert unseen_bytes(1900 * MIB, 400 * MIB, 500 * MIB, 500 * MIB) == (1900 - 400 - 100 - 256) * MIB
