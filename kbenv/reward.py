@@ -19,19 +19,23 @@ Reward = Callable[[Verdict], float]
 DEFAULT_REWARD = "verified"
 KEVIN_DISCOUNT = 0.4
 COMPILED_MARGIN = 0.05
+WIDE = 4.0
+"""What is timed on a device that something else uses, or on a machine that is far too busy, says little."""
 
 
 def credited_speedup(verdict: Verdict) -> float:
     """The speedup, or that of a call at the plausibility floor, if that is smaller; 0 where nothing is credited.
 
     A call below the floor is right by every check and is not refused, but what it gains there is not worth learning.
+    Where the interval is wider than a factor of `WIDE` its lower end stands for the value, which is luck.
     """
     if not verdict.credited or verdict.speedup is None or verdict.reference_latency_ms is None:
         return 0.0
+    speedup = verdict.speedup.value
+    if verdict.speedup.high > WIDE * verdict.speedup.low:
+        speedup = min(speedup, verdict.speedup.low)
     floor_ms = verdict.plausibility.floor_ms if verdict.plausibility is not None else None
-    if floor_ms is None:
-        return verdict.speedup.value
-    return min(verdict.speedup.value, verdict.reference_latency_ms / floor_ms)
+    return speedup if floor_ms is None else min(speedup, verdict.reference_latency_ms / floor_ms)
 
 
 def verified(verdict: Verdict) -> float:

@@ -55,6 +55,18 @@ def test_every_credited_verdict_gets_more_than_a_failed_one(name: str, speedup: 
         assert reward > max(FAILED[name], 0)
 
 
+def test_where_the_interval_says_little_its_lower_end_is_what_is_earned() -> None:
+    def speedup(value: float, low: float, high: float) -> float:
+        verdict = make_verdict(speedup=value)
+        assert verdict.speedup is not None
+        measured = verdict.speedup.model_copy(update={"value": value, "low": low, "high": high})
+        return credited_speedup(verdict.model_copy(update={"speedup": measured}))
+
+    assert speedup(14534.9, 0.0049, 1e14) == 0.0049
+    assert speedup(2.0, 0.9, 3.7) == 0.9
+    assert speedup(2.0, 1.0, 4.0) == 2.0
+
+
 @given(speedup=ratios, memory=ratios)
 def test_verified_is_bounded(speedup: float, memory: float) -> None:
     assert 0.05 <= verified(make_verdict(speedup=speedup, memory=memory)) <= 1.55

@@ -28,6 +28,7 @@ _ARMS = ("reference", "submission", "null")
 _LONG_ROUND_MS = 400.0
 _GAP = 0.03
 _NULL_GAP = 0.05
+_WIDE = 4.0
 _DRIFT, _STEADY_MS = 1.1, 0.02
 """Pairs of runners of the same code differ by 1% to 2% on an H200, calls shorter than this by more."""
 _SIGMAS = 3
@@ -302,6 +303,8 @@ def measure(job: Job) -> None:
     pair_spread = rule["pair_spread" if job.device == "cuda" else "cpu_pair_spread"]
     ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(blocks), pair_spread)
     scale = 1.0
+    if ratio.high > _WIDE * ratio.low:
+        job.flags.append(f"the speedup's interval spans a factor of {ratio.high / ratio.low:.3g}: hardly a measurement")
 
     single = None
     single_counts = False
