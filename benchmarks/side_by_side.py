@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import fnmatch
 import json
 import math
 import os
@@ -303,6 +304,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/side-by-side.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/side-by-side.md"))
     parser.add_argument("--device", default="auto", help="as of `kbenv eval`")
+    parser.add_argument(
+        "--only", default="*", metavar="GLOB", help="measure what is so named: 'upstream *', 'spread *'"
+    )
     parser.add_argument("--repeats", type=int, default=REPEATS, help="verdicts on one source for the spread")
     parser.add_argument(
         "--problem", action="append", metavar="ID", help="these, as plain Python, instead of the draw: to try it out"
@@ -317,7 +321,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             evaluators = {"full": full, "quick": quick}
             warm = False
             for what, measure in measurements(draw, evaluators, options.upstream, options.repeats):
-                if what in measured.records:
+                if what in measured.records or not fnmatch.fnmatch(what, options.only):
                     continue
                 if time.monotonic() - started > options.budget_s:
                     left += 1
