@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 import pytest
+import torch
 
 import kbenv.prompts
 from kbenv.agents import Turn
@@ -23,6 +24,7 @@ from kbenv.prompt import EXAMPLES, PromptOptions, nearest_example, render_prompt
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
 from kbenv.provenance import detect_backend
+from kbenv.sandbox.runner.truncated import TruncatedProducts
 from kbenv.verdict import Hardware
 from tests.fakes import make_problem, make_verdict
 
@@ -31,12 +33,12 @@ SIZED = "import torch\n\nROWS = 8\nSIZES = {'gpu': {'ROWS': 8}, 'cpu': {'ROWS': 
 
 
 def golden(name: str, text: str) -> None:
-    """Compares with the golden file; KBENV_WRITE_GOLDEN=1 writes it, to be read in the diff."""
+    """Compares with the golden file; KBENV_UPDATE_GOLDEN=1 writes it, to be read in the diff."""
     path = GOLDEN / name
-    if os.environ.get("KBENV_WRITE_GOLDEN"):
+    if os.environ.get("KBENV_UPDATE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8"), "if intended: KBENV_WRITE_GOLDEN=1, and read the difference"
+    assert text == path.read_text(encoding="utf-8"), "if intended: KBENV_UPDATE_GOLDEN=1, and read the difference"
 
 
 def machine(name: str, device: str = "cuda:0", **overrides: Any) -> Hardware:
@@ -170,6 +172,29 @@ def test_every_example_is_python_that_defines_model_new_and_is_in_its_language(b
         assert detect_backend(source) == backend
         reference = file.read(folder / name / "reference.py", id=name, name=name, level=None)
         assert set(reference.sizes) == {"cpu", "gpu"}
+
+
+@pytest.mark.parametrize(("name", "fewer"), [("matmul", {"M": 64}), ("attention", {"BATCH": 1, "HEADS": 2})])
+@pytest.mark.parametrize("factor", [1.0, 3.0, 0.01, -1.0])  # of D1 to D4
+def test_operands_as_tensor_cores_cut_them_keep_an_example_within_the_tolerance(
+    name: str, fewer: dict[str, int], factor: float
+) -> None:
+    """Else the kernel that a model is told to learn from would be refused on a GPU."""
+    path = Path(kbenv.prompts.__file__).parent / "examples" / name / "reference.py"
+    reference: dict[str, Any] = {}
+    exec(path.read_text(encoding="utf-8"), reference)
+    reference |= fewer  # of independent results
+    torch.manual_seed(0)
+    inputs = [factor * value for value in reference["get_inputs"]()]
+    model = reference["Model"]()
+    exact = model(*(value.double() for value in inputs))
+    with TruncatedProducts() as mode:
+        found = model(*inputs)
+    assert mode.products
+    tolerance = get_protocol("verified").tolerance
+    assert tolerance.absolute is not None
+    assert tolerance.relative is not None
+    assert float(((found - exact).abs() - tolerance.relative * exact.abs()).max()) < 0.8 * tolerance.absolute
 
 
 def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:

@@ -18,7 +18,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(BATCH, HEADS, TOKENS, WIDTH) for _ in range(3)]
+    return [0.3 * torch.randn(BATCH, HEADS, TOKENS, WIDTH) for _ in range(3)]
 
 
 def get_init_inputs():
