@@ -1,4 +1,4 @@
-"""Tests that need a Docker engine with our image are skipped where there is none, and say why."""
+"""Tests that need a CUDA device, or a Docker engine with our image, are skipped where there is none, and say why."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if docker_items and (reason := _missing()):
         for item in docker_items:
             item.add_marker(pytest.mark.skip(reason=reason))
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_items and not _has_cuda():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _missing() -> str | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kbenv.errors import UsageError
 from kbenv.machine_code import (
@@ -158,11 +157,14 @@ def test_blocks_are_those_of_nvidias_own_calculator(tmp_path: Path) -> None:
     assert [occupancy(*case).blocks for case in cases] == [int(blocks) for blocks in told]
 
 
-@given(st.sampled_from(sorted(MULTIPROCESSORS)), st.integers(1, 1024), st.integers(1, 255), st.integers(0, 300_000))
-def test_more_of_anything_never_raises_the_number_of_blocks(capability, threads, registers, shared) -> None:
-    found = occupancy(capability, threads, registers, shared)
-    assert 0 <= found.share <= 1
-    assert occupancy(capability, threads, min(registers + 8, 255), shared + 1024).blocks <= found.blocks
+@pytest.mark.parametrize("capability", MULTIPROCESSORS)
+def test_more_of_anything_never_raises_the_number_of_blocks(capability: int) -> None:
+    draw = random.Random(capability)
+    for _ in range(500):
+        threads, registers, shared = draw.randint(1, 1024), draw.randint(1, 255), draw.randint(0, 300_000)
+        found = occupancy(capability, threads, registers, shared)
+        assert 0 <= found.share <= 1
+        assert occupancy(capability, threads, min(registers + 8, 255), shared + 1024).blocks <= found.blocks
 
 
 def test_what_does_not_exist_has_no_occupancy() -> None:
@@ -249,6 +251,8 @@ def test_what_nvcc_compiled_is_read(tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_a_kernel_that_triton_compiled_is_read(tmp_path: Path) -> None:
     pytest.importorskip("triton")
+    if find_tool() is None:
+        pytest.skip("needs cuobjdump")
     import torch
 
     path = tmp_path / "kernel.py"  # Triton reads a kernel's source from its file

@@ -18,6 +18,8 @@ from torch.utils.cpp_extension import CUDA_HOME
 from kbenv.agents.skills.library import KERNELS, load_library
 from kbenv.problems import load_problem
 
+pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
+
 SIZES = {
     "core/level1/relu": {"ROWS": 6, "COLUMNS": 1037},
     "core/level1/softmax": {"ROWS": 37, "COLUMNS": 128},

@@ -24,6 +24,8 @@ from kbenv.verdict import HIDDEN_STAGES, Status
 from tests.fakes import RELU_SOURCE, make_plausibility, make_verdict
 from tests.test_profile import DIAGNOSIS, SOURCE, provenance, verdict
 
+pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
+
 LIBRARY = load_library()
 of_every_skill = pytest.mark.parametrize("skill", LIBRARY, ids=lambda skill: skill.id)
 

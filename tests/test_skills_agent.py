@@ -22,6 +22,8 @@ from kbenv.verdict import Stage, Status, Verdict
 from tests.fakes import ScriptedEvaluator, make_verdict
 from tests.test_prompts import golden
 
+pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
+
 PROBLEM = "core/level1/matmul"
 NAIVE, SHARED, REGISTERS = (read_kernel(f"matmul_cuda_{name}") for name in ("naive", "shared", "registers"))
 WRONG = make_verdict(Status.WRONG_VALUE)

@@ -19,6 +19,8 @@ from kbenv.errors import SandboxError
 from kbenv.verdict import Status, Verdict
 from tests.fakes import ScriptedEvaluator, make_verdict
 
+pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
+
 
 def load() -> ModuleType:
     path = Path(__file__).resolve().parent.parent / "benchmarks" / "skills.py"

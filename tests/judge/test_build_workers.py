@@ -127,7 +127,7 @@ def test_the_second_is_built_while_the_first_is_judged_and_found_under_equal_key
     assert judging.wait(120)
     second = pool.submit(RELU, submission("x[i] < 0 ? 0 : x[i]"))
     for verdict in (first.result(), second.result()):
-        assert verdict.status is Status.PASSED, verdict.message
+        assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
         assert verdict.build is not None
         assert verdict.build.compiled == 0
         assert verdict.build.from_cache == verdict.build.requested > 0
@@ -146,7 +146,7 @@ def test_a_job_without_a_build_worker_says_so(open_pool) -> None:
 
 def test_what_a_constructor_builds_is_built_ahead(open_pool) -> None:
     verdict = open_pool().evaluate(RELU, IN_CONSTRUCTOR)
-    assert verdict.status is Status.PASSED, verdict.message
+    assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
     assert verdict.build is not None
     assert (verdict.build.compiled, verdict.build.from_cache) == (0, verdict.build.requested)
 
@@ -163,7 +163,7 @@ def test_nothing_of_the_load_ahead_reaches_the_job(open_pool) -> None:
     pool = open_pool(on_build=lambda worker, doing: doings.append(doing))
     verdict = pool.evaluate(RELU, submission(before=REMEMBERING))
     assert doings == [f"building {RELU}", "waiting"]
-    assert verdict.status is Status.PASSED, verdict.detail
+    assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
     assert verdict.build is not None
     assert verdict.build.compiled == 0
 
@@ -231,9 +231,11 @@ def test_a_pool_that_is_killed_or_interrupted_leaves_no_process_of_its_workers(c
         assert process.stdout is not None
         assert process.stdout.readline() == "building core/level1/relu\n"
         deadline = time.monotonic() + 60
-        while len(judges := descendants() - before) < 6:  # judge and fork server, twice; a runner and its init
+        while len(judges := descendants() - before) < 5:  # judge and fork server, twice; a runner
             assert time.monotonic() < deadline, judges
             time.sleep(0.01)
+        time.sleep(1.0)  # where there are namespaces the fifth is their init, and a runner comes of it
+        judges |= descendants() - before
         process.send_signal(number)
         process.wait(60)
     deadline = time.monotonic() + 30
@@ -261,7 +263,7 @@ def test_a_cuda_extension_is_built_without_the_device_under_the_keys_of_a_job_on
     rules = make_protocol("verified tight", "cuda:0")
     evaluator = Evaluator(protocol=rules, device="cuda:0", sandbox="process", on_phase=on_phase)
     verdict = open_pool(evaluator).evaluate(case.problem, case.source)
-    assert verdict.status is Status.PASSED, verdict.detail
+    assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
     assert verdict.build is not None
     assert verdict.build.ahead_seconds is not None
     assert (verdict.build.compiled, verdict.build.from_cache) == (0, verdict.build.requested)

@@ -13,6 +13,8 @@ from kbenv.agents.skills.library import load_library, read_kernel
 from kbenv.env import SingleTurnEnv
 from tests.judge.evaluators import GetEvaluator
 
+pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
+
 AFTER = {skill.title: skill.pair.after for skill in load_library() if skill.pair.problem == "core/level1/matmul"}
 
 
