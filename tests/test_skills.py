@@ -77,6 +77,19 @@ def test_its_precondition_is_false_in_its_counter_case(skill: Skill) -> None:
 
 
 @of_every_skill
+def test_what_was_measured_of_the_same_answer_makes_its_precondition_false(skill: Skill) -> None:
+    """Each measured condition by itself, at its bound and short of it."""
+    features = features_of(skill.pair, skill.pair.before)
+    measured = {name: test for name, test in skill.unless.items() if name.startswith(("profile.", "code."))}
+    assert measured or skill.id == "results-in-place"  # which saves memory, however fast the answer is
+    for name, test in measured.items():
+        bound = test.at_least if test.at_least is not None else test.equals
+        assert bound is not None
+        assert not skill.applies(features | {name: bound})
+        assert skill.applies(features | {name: not bound if isinstance(bound, bool) else float(bound) - 0.01})
+
+
+@of_every_skill
 def test_it_is_retrieved_for_its_own_case(skill: Skill) -> None:
     assert skill in retrieve(features_of(skill.pair, skill.pair.before), most=4)
 
