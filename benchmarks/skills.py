@@ -30,6 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,12 +38,16 @@ from typing import Any
 import torch
 
 from kbenv import Evaluator
-from kbenv.agents.skills.feature import extract_features
+from kbenv.agents.skills.feature import extract_features, roof_features
 from kbenv.agents.skills.library import KERNELS, SHOWN, Skill, load_library, read_kernel
+from kbenv.agents.skills.memory import LEAST_GAIN
 from kbenv.errors import SandboxError
 from kbenv.problems import load_problem
+from kbenv.profile import roof_of
 from kbenv.protocol import get_protocol
-from kbenv.verdict import Verdict
+from kbenv.sandbox.judge.plausibility import measure_rates
+from kbenv.sandbox.runner.cost import count_cost
+from kbenv.verdict import Plausibility, Verdict
 
 RESULTS = Path("benchmarks/results/skills.md")
 ABSOLUTE, RELATIVE = 1e-2, 1e-3
@@ -124,7 +129,7 @@ def measure(options: argparse.Namespace) -> None:
     kind = device.split(":")[0]
     options.runs.mkdir(parents=True, exist_ok=True)
     path = options.runs / f"events-{kind}.jsonl"
-    done = read_pairs(path)
+    done = {skill for skill, line in read_pairs(path).items() if line.get("ceiling") or line["failed"]}
     wanted = [skill for skill in load_library() if ("_c_" in skill.pair.after) == (kind == "cpu")]
     wanted = sorted((skill for skill in wanted if skill.id not in done), key=lambda skill: skill.pair.problem)
     with ThreadPoolExecutor(BUILDERS) as pool:  # importing builds what is in CUDA: nvcc runs beside the measurements
@@ -168,13 +173,16 @@ def load_kernel(name: str) -> ModuleType:
 
 
 def measure_pair(skill: Skill, device: str, modules: Mapping[str, Future[ModuleType]]) -> dict[str, Any]:
-    """A line: milliseconds of a call by round, of before and after, and their peak bytes; or why there are none."""
+    """A line: milliseconds of a call by round, of before and after, their peak bytes, the ceilings of a call; or why it
+    has none."""
     line: dict[str, Any] = {
         "skill": skill.id, "sources": [fingerprint(skill.pair.before), fingerprint(skill.pair.after)],
-        "machine": machine_here(device), "failed": None, "ms": None, "peak_bytes": None,
+        "machine": machine_here(device), "failed": None, "ms": None, "peak_bytes": None, "ceiling": None,
     }  # fmt: skip
     try:
-        calls = prepare(skill, device, [modules[name].result() for name in (skill.pair.before, skill.pair.after)])
+        names = (skill.pair.before, skill.pair.after)
+        calls, cost = prepare(skill, device, [modules[name].result() for name in names])
+        line["ceiling"] = measure_ceiling(cost, device)
         line["peak_bytes"] = [peak_bytes(call, device) for call in calls]
         line["ms"] = time_in_turns(calls, device)
     except Exception as e:  # nvcc is missing, a kernel does not fit on this device, an output is wrong: the next pair
@@ -182,8 +190,14 @@ def measure_pair(skill: Skill, device: str, modules: Mapping[str, Future[ModuleT
     return line
 
 
-def prepare(skill: Skill, device: str, modules: Sequence[ModuleType]) -> list[Callable[[], Any]]:
-    """A call of each answer, with the reference's weights. Raises AssertionError: an output is wrong."""
+def prepare(
+    skill: Skill, device: str, modules: Sequence[ModuleType]
+) -> tuple[list[Callable[[], Any]], Mapping[str, Any]]:
+    """A call of each answer, with the reference's weights, and what one of the reference's costs.
+
+    Raises:
+        AssertionError: an output is wrong.
+    """
     reference: dict[str, Any] = {"__name__": "reference"}
     exec(load_problem(skill.pair.problem).source_for(device.split(":")[0]), reference)
     torch.manual_seed(0)
@@ -200,7 +214,18 @@ def prepare(skill: Skill, device: str, modules: Sequence[ModuleType]) -> list[Ca
             for found, wanted in zip(outputs_of(answer(*inputs)), expected, strict=True):
                 excess = float(((found - wanted).abs() - ABSOLUTE - RELATIVE * wanted.abs()).max())
                 assert excess <= 0, f"an output is wrong by {excess:.3g} more than is allowed"
-    return [lambda answer=answer: answer(*inputs) for answer in answers]
+        cost = count_cost(lambda: model(*inputs), [*inputs, *model.state_dict().values()])
+    return [lambda answer=answer: answer(*inputs) for answer in answers], cost
+
+
+def measure_ceiling(cost: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Of a call of the reference's problem on this device, as in a verdict's `plausibility`, without a floor."""
+    rates = measure_rates(device.split(":")[0], "fp32")
+    ceiling = Plausibility(
+        floor_ms=None, operations_ms=cost["flops"] / rates.rate * 1e3, bytes=sum(cost["reads"]) + cost["written"],
+        flops=cost["flops"], below_floor=False, **asdict(rates),
+    )  # fmt: skip
+    return ceiling.model_dump()
 
 
 def outputs_of(value: Any) -> tuple[torch.Tensor, ...]:
@@ -287,8 +312,9 @@ def describe_effect(value: float, low: float, high: float) -> str:
 
 
 def make_pair_row(skill: Skill, line: Mapping[str, Any]) -> tuple[str, ...]:
-    """As `make_row`; whether preconditions hold is the judge's to say."""
+    """As `make_row`; preconditions are looked at with the times against the device's ceilings."""
     ms, effect, memory, shows = ["", ""], str(line["failed"] or ""), "", "no"
+    asked = "not asked"
     if line["failed"] is None:
         ms = [f"{statistics.median(times):.4g}" for times in line["ms"]]
         saved = 1.0
@@ -297,9 +323,26 @@ def make_pair_row(skill: Skill, line: Mapping[str, Any]) -> tuple[str, ...]:
             memory = describe_memory(saved)
         value, low, high = effect_of(line)
         effect = describe_effect(value, low, high)
-        shows = "yes" if low > 1.0 or (skill.gain == 1 and saved > 1.01) else "no"
+        shows = describe_shows(skill, value, low, saved)
+        if line.get("ceiling"):
+            asked = "/".join(_applies_at(skill, index, line) for index in range(2))
     pair = skill.pair
-    return (skill.id, pair.problem, pair.before, ms[0], pair.after, ms[1], effect, memory, shows, "not asked")
+    return (skill.id, pair.problem, pair.before, ms[0], pair.after, ms[1], effect, memory, shows, asked)
+
+
+def _applies_at(skill: Skill, index: int, line: Mapping[str, Any]) -> str:
+    """Whether its precondition holds for before (0) or after (1) with the time that it took."""
+    kernel = (skill.pair.before, skill.pair.after)[index]
+    roof = roof_of(Plausibility.model_validate(line["ceiling"]), statistics.median(line["ms"][index]))
+    reference = load_problem(skill.pair.problem).source_for("cpu" if "_c_" in kernel else "cuda")
+    features = extract_features(reference, read_kernel(kernel)) | roof_features(roof)
+    return "holds" if skill.applies(features) else "not"
+
+
+def describe_shows(skill: Skill, value: float, low: float, saved: float) -> str:
+    """yes where the effect's interval lies above one, and the effect is one that the agent would call a gain; or, for a
+    skill that saves memory alone, where that much less was needed."""
+    return "yes" if (low > 1.0 and value >= LEAST_GAIN) or (skill.gain == 1 and saved >= LEAST_GAIN) else "no"
 
 
 def describe_memory(saved: float) -> str:
@@ -350,8 +393,7 @@ def machine(lines: Lines) -> str:
 def make_row(skill: Skill, lines: Lines) -> tuple[str, ...] | None:
     """A row of the table; None where neither answer was judged.
 
-    "shows" is yes where both are credited and the effect's interval lies above one, or, for a skill that saves memory
-    alone, where less memory was needed.
+    "shows" is yes where both are credited and `describe_shows` says so.
     """
     before, after = (_verdict(lines, name) for name in (skill.pair.before, skill.pair.after))
     if skill.pair.before not in lines and skill.pair.after not in lines:
@@ -369,7 +411,7 @@ def make_row(skill: Skill, lines: Lines) -> tuple[str, ...] | None:
             saved = before.memory.submission_peak_bytes / max(1, after.memory.submission_peak_bytes)
             memory = describe_memory(saved)
         credited = before.credited and after.credited
-        shows = "yes" if credited and (low > 1.0 or (skill.gain == 1 and saved > 1.01)) else "no"
+        shows = describe_shows(skill, value, low, saved) if credited else "no"
     return (
         skill.id, skill.pair.problem, skill.pair.before, _told(before), skill.pair.after, _told(after), effect, memory,
         shows, f"{_applies(skill, skill.pair.before, before)}/{_applies(skill, skill.pair.after, after)}",

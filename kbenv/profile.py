@@ -23,7 +23,7 @@ from kbenv.machine_code import KernelCode, demangled, kernels_of
 from kbenv.prompts import render
 from kbenv.provenance import OUTSIDE, defined_kernels
 from kbenv.sandbox.runner.tool import NCU_METRICS
-from kbenv.verdict import Provenance, Status, Verdict
+from kbenv.verdict import Plausibility, Provenance, Status, Verdict
 
 MOST_KERNELS = 8
 MOST_LAUNCHES = 16
@@ -77,6 +77,11 @@ def measure_roof(verdict: Verdict) -> Roof | None:
     ceiling, latency_ms = verdict.plausibility, verdict.latency_ms
     if ceiling is None or latency_ms is None or latency_ms <= 0 or ceiling.bandwidth <= 0:
         return None
+    return roof_of(ceiling, latency_ms)
+
+
+def roof_of(ceiling: Plausibility, latency_ms: float) -> Roof:
+    """The roof of a call that took `latency_ms`."""
     memory_ms = ceiling.bytes / ceiling.bandwidth * 1e3
     wants: Literal["memory", "compute"] = "compute" if ceiling.operations_ms > memory_ms else "memory"
     best_ms = max(memory_ms, ceiling.operations_ms)

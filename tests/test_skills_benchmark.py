@@ -17,7 +17,7 @@ from kbenv.agents.skills import library
 from kbenv.agents.skills.library import load_library
 from kbenv.errors import SandboxError
 from kbenv.verdict import Status, Verdict
-from tests.fakes import ScriptedEvaluator, make_verdict
+from tests.fakes import ScriptedEvaluator, make_plausibility, make_verdict
 
 pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
 
@@ -116,6 +116,20 @@ def test_the_effect_by_events_is_a_ratio_of_medians_with_its_interval() -> None:
     assert high < 2.6
 
 
+def test_what_is_too_little_to_call_a_gain_shows_nothing() -> None:
+    row = skills.make_pair_row(SKILL, pair_line(SKILL, [1.003] * 20, [1.0] * 20))
+    assert (row[6], row[8], row[9]) == ("1x [1, 1]", "no", "not asked")
+    assert skills.make_pair_row(SKILL, pair_line(SKILL, [1.02] * 20, [1.0] * 20))[8] == "yes"
+
+
+def test_preconditions_are_looked_at_with_the_times_against_the_ceilings() -> None:
+    ceiling = make_plausibility(None).model_copy(update={"bytes": 4 * 10**9, "flops": 0, "bandwidth": 4e12})
+    line = pair_line(SKILL, [1.6] * 4, [1.1] * 4, ceiling=ceiling.model_dump())
+    assert skills.make_pair_row(SKILL, line)[9] == "holds/not"
+    near = pair_line(SKILL, [1.05] * 4, [1.02] * 4, ceiling=ceiling.model_dump())
+    assert skills.make_pair_row(SKILL, near)[9] == "not/not"  # at 95% of the bandwidth there is nothing to gain
+
+
 def test_pairs_in_c_are_compared_and_timed_on_a_cpu_and_told_to_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +142,7 @@ def test_pairs_in_c_are_compared_and_timed_on_a_cpu_and_told_to_the_agent(
     assert line["failed"] is None
     assert [len(times) for times in line["ms"]] == [4, 4]
     assert "the process's clock in one process, no judge" in (tmp_path / "skills.md").read_text()
+    assert (tmp_path / "skills.md").read_text().count("| holds/not |") == 1
     assert json.loads((tmp_path / "shown.json").read_text())[in_c.id]["shows"] == "yes"
     again = (tmp_path / "runs" / "events-cpu.jsonl").read_text()
     run(monkeypatch, tmp_path, ScriptedEvaluator(), "--events", "--device", "cpu")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kbenv.feedback import is_hidden
 from kbenv.machine_code import KernelCode
 from kbenv.problems.problem import parse_source
-from kbenv.profile import Counters, code_of, counters_of, find_limit, list_kernels, measure_roof
+from kbenv.profile import Counters, Roof, code_of, counters_of, find_limit, list_kernels, measure_roof
 from kbenv.provenance import defined_kernels, detect_backend
 from kbenv.verdict import Status, Verdict
 
@@ -109,12 +109,7 @@ def profile_features(verdict: Verdict, source: str) -> dict[str, Feature]:
     if verdict.speedup is not None:
         features["profile.speedup"] = verdict.speedup.value
     if (roof := measure_roof(verdict)) is not None:
-        features |= {
-            "profile.bound": roof.bound, "profile.wants": roof.wants, "profile.latency_ms": roof.latency_ms,
-            "profile.bandwidth_share": roof.bandwidth_share,
-        }  # fmt: skip
-        if roof.rate_share is not None:
-            features["profile.rate_share"] = roof.rate_share
+        features |= roof_features(roof)
     if verdict.memory is not None:
         features["profile.memory_ratio"] = verdict.memory.ratio
     if verdict.provenance is not None:
@@ -126,6 +121,15 @@ def profile_features(verdict: Verdict, source: str) -> dict[str, Feature]:
             "profile.elementwise_share": elementwise,
         }  # fmt: skip
     return features | _code_features(code_of(verdict), source) | _counter_features(counters_of(verdict), source)
+
+
+def roof_features(roof: Roof) -> dict[str, Feature]:
+    """Of a call's time against the device's ceilings."""
+    features: dict[str, Feature] = {
+        "profile.bound": roof.bound, "profile.wants": roof.wants, "profile.latency_ms": roof.latency_ms,
+        "profile.bandwidth_share": roof.bandwidth_share,
+    }  # fmt: skip
+    return features | ({} if roof.rate_share is None else {"profile.rate_share": roof.rate_share})
 
 
 def extract_features(problem_source: str, source: str | None, verdict: Verdict | None = None) -> dict[str, Feature]:
