@@ -44,6 +44,11 @@ def test_there_are_at_least_two_dozen_skills_each_shown_by_a_pair_of_its_own() -
     assert len({(skill.pair.before, skill.pair.after) for skill in LIBRARY}) == len(LIBRARY)
 
 
+def test_no_skill_is_named_by_naming_another() -> None:
+    """The planner's choice is read off the ids in its answer."""
+    assert not [(one, other) for one in LIBRARY for other in LIBRARY if one is not other and one.id in other.id]
+
+
 def test_every_kernel_belongs_to_a_pair() -> None:
     used = {name for skill in LIBRARY for name in (skill.pair.before, skill.pair.after)}
     assert {path.stem for path in KERNELS.glob("*.py")} == used
