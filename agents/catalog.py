@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import extract_tb
 from types import MappingProxyType, ModuleType
 from typing import Literal
 
@@ -161,7 +162,7 @@ def get_agent(name: str) -> Kind:
     `MultiTurnEnv`, or `SingleTurnEnv` where it has an attribute `episode = "single"`.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or its module cannot be imported.
     """
     if name in AGENTS:
         return AGENTS[name]
@@ -194,3 +195,7 @@ def _load(place: str) -> ModuleType:
         return module
     except (ImportError, OSError) as error:
         raise UsageError(f"the agent's module {place} cannot be imported: {error}") from error
+    except Exception as error:  # the boundary to the user's code, which may raise anything
+        frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+        where = f"{frames[-1].filename}, line {frames[-1].lineno}: " if len(frames) > 1 else ""
+        raise UsageError(f"the agent's module {place}: {where}{type(error).__name__}: {error}") from error

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kbenv.agents import ANSWER, Completion, Message
 from kbenv.errors import ModelError, UsageError
+from kbenv.record import first_error
 
 SCRIPT_NAME = "script.toml"
 
@@ -111,7 +112,7 @@ def load_replay(directory: Path, problem_id: str, name: str = "replay") -> Repla
     except OSError as error:
         raise UsageError(f"no recorded answers to {problem_id}: expected {path} ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
-        found = " ".join(str(error).split())
+        found = first_error(error) if isinstance(error, ValidationError) else error
         raise UsageError(
             f"{path}: expected [[rule]] tables with when, answer and perhaps task; found {found}"
         ) from error

@@ -71,3 +71,11 @@ def parse_lines(data: bytes, path: Path, model: type[T]) -> list[T]:
             noun = model.__name__.lower()
             raise UsageError(f"{path}: line {number} is no {noun}; remove it, or choose another file") from error
     return found
+
+
+def first_error(error: ValidationError) -> str:
+    """Of what pydantic found wrong with a file the first in a few words, and how much else there is."""
+    first, *others = error.errors(include_url=False)
+    where = ".".join(str(part) for part in first["loc"])
+    said = f"{where}: {first['msg']}" if where else first["msg"]
+    return f"{said} (and {len(others)} more)" if others else said

@@ -188,7 +188,7 @@ def read_run(directory: Path) -> StoredRun:
     path = directory / RUN_FILE
     try:
         return StoredRun.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none") from None
     except (OSError, ValidationError) as error:
         raise _damaged(path, error) from error

@@ -142,6 +142,8 @@ def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _En
     if checkout := os.environ.get(kernelbench.ENVIRONMENT_VARIABLE):
         entries |= _entries(kernelbench.find(Path(checkout)), kernelbench.load)
     for folder in filter(None, os.environ.get(SETS_VARIABLE, "").split(os.pathsep)):
+        if not Path(folder).expanduser().exists():
+            raise ProblemNotFoundError(f"{SETS_VARIABLE} names {folder}, and there is no such folder")
         entries |= _entries_of(Path(folder).expanduser())
     for name in wanted:
         if name.startswith(kernelbench.PREFIX) and not any(id.startswith(kernelbench.PREFIX) for id in entries):

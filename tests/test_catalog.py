@@ -90,6 +90,16 @@ def test_an_agent_of_ones_own_takes_ten_lines(tmp_path: Path) -> None:
     assert model.asked[1][-1] == Message("user", trajectory.turns[0].feedback)
 
 
+def test_a_module_that_fails_when_it_is_imported_is_a_usage_error_that_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("class Mine(:\n")
+    with pytest.raises(UsageError, match=r"SyntaxError: .*\(mine.py, line 1\)"):
+        get_agent(f"{path}:Mine")
+    path.write_text("import os\n\nraise ValueError('no')\n")
+    with pytest.raises(UsageError, match=r"mine.py, line 3: ValueError: no"):
+        get_agent(f"{path}:Mine")
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -157,8 +157,8 @@ def test_a_verdict_is_replayed_under_its_own_protocol_and_seeds(judge: Judge, so
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{}", "must name a verdict's JSON"),
-        ("no json", "must name a verdict's JSON"),
+        ("{}", "is none: problem: Field required (and 4 more)"),
+        ("no json", "is none: Invalid JSON"),
         (make_verdict(problem="core/level1/softmax", seeds=SEEDS).model_dump_json(), "a verdict on core/level1/relu"),
         (make_verdict(seeds={"construction": 42}).model_dump_json(), "does not record every seed (hidden, probes,"),
     ],
@@ -283,6 +283,16 @@ def test_json_that_cannot_be_written_is_refused_before_judging(
         assert capsys.readouterr().err.startswith("kbenv: --json must")
     assert judge.evaluator is None
     assert source.read_text(encoding="utf-8") == SUBMISSION_SOURCE
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "nan", "inf"])
+def test_a_number_of_processors_that_makes_no_sense_is_bad_usage(
+    judge: Judge, source: Path, capsys: pytest.CaptureFixture[str], number: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["eval", RELU, str(source), "--cpus", number])
+    assert caught.value.code == 2
+    assert f"--cpus: must be above 0; found {number}" in capsys.readouterr().err
 
 
 def test_a_fault_leaves_no_json_behind(judge: Judge, source: Path, tmp_path: Path) -> None:

@@ -199,3 +199,9 @@ def test_every_problem_of_ours_has_the_category_that_it_should() -> None:
 
 def test_what_is_no_python_has_no_category() -> None:
     assert categorise("def f(:") is None
+
+
+def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["report", str(tmp_path / "file")]) == 2
+    assert "expected the directory of a run, with a run.json" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from kbenv.store import Store, StoreError
 from kbenv.verdict import Status, Verdict
 from tests.fakes import ScriptedEvaluator, make_verdict
 from tests.models import ScriptedModel, make_answer
+from tests.test_catalog import own_agent
 
 SCRIPT = '[[rule]]\nwhen = ""\nanswer = ["a.md", "b.md", "c.md"]\n'
 FOUR = "core/level1/relu,core/level1/softmax,core/level1/matmul,core/level1/layer_norm"
@@ -155,6 +156,18 @@ def test_a_spent_budget_ends_the_run_with_one_and_its_table(
     # Under a larger budget the same run goes on, and counts what it spent before.
     assert main(arguments(tmp_path, "some/model", "--max-cost", "0.04")) == 1
     assert len(model.asked) == 4
+
+
+def test_a_fault_in_an_agent_of_ones_own_is_shown_in_full_and_no_answer(
+    tmp_path: Path, start: Start, replay: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(make_verdict())
+    agent = tmp_path / "mine.py"
+    agent.write_text(f"{own_agent()}\n\nclass Broken(Mine):\n    def run(self, *_):\n        raise KeyError('oops')\n")
+    assert main(arguments(tmp_path, replay, "--agent", f"{agent}:Broken")) == 3
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.endswith("KeyError: 'oops'\n")
 
 
 def test_a_model_that_fails_for_good_stops_the_run_with_three(
@@ -294,6 +307,10 @@ def test_an_excluded_problem_is_said_to_be_so_and_not_asked_about(
         (["--feedback", "x"], "--feedback must be e, p, e,p or none"),
         (["--target-speedup", "0"], "--target-speedup must be above 0"),
         (["--parallel", "0"], "--parallel must be at least 1"),
+        (["--temperature", "-1"], "--temperature must be 0 or more"),
+        (["--temperature", "nan"], "--temperature must be 0 or more"),
+        (["--top-p", "0"], "--top-p must be above 0 and at most 1"),
+        (["--top-p", "7"], "--top-p must be above 0 and at most 1"),
     ],
 )
 def test_bad_numbers_are_one_line_and_exit_code_two(
@@ -467,8 +484,6 @@ def test_execution_feedback_is_a_switch(
 def test_an_agent_of_ones_own_runs_from_the_command_line(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tests.test_catalog import own_agent
-
     start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
     use_model(monkeypatch, distinct())
     (tmp_path / "mine.py").write_text(own_agent())
@@ -501,6 +516,7 @@ def test_kbenv_prompt_shows_what_a_model_would_read(start: Start, capsys: pytest
     assert "# Task" in out
     assert "## An example" in out
     assert main(["prompt", "core/level1/relu", "--hardware", "Voodoo 2"]) == 2
+    assert main(["prompt", "core/level1/relu", "--turns", "0"]) == 2
 
 
 def test_problems_in_progress_at_once_end_like_one_after_the_other(

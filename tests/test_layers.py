@@ -17,8 +17,8 @@ LINKED = ("agents", "problems", "prompts", "sandbox")
 
 LAYERS = (
     {
-        "kbenv.cli", "kbenv.compat", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding", "kbenv.serve",
-        "kbenv.adapters", "kbenv.report",
+        "kbenv.__main__", "kbenv.cli", "kbenv.compat", "kbenv.doctor", "kbenv.engine_finding", "kbenv.finding",
+        "kbenv.serve", "kbenv.adapters", "kbenv.report",
     },
     {"kbenv.agents"},
     {"kbenv.env", "kbenv.vector", "kbenv.workbench"},

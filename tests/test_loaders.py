@@ -822,6 +822,9 @@ def test_the_environment_names_checkouts_of_any_set(
     assert {"core", "robust-kbench", "kernelbench"} == {problem.id.split("/")[0] for problem in list_problems("*")}
     assert load_problem("robust-kbench/scale#1").case == "1"
     assert kernelbench.recognises(other)
+    monkeypatch.setenv("KBENV_PROBLEM_SETS", f"{robust}:{tmp_path / 'none'}")
+    with pytest.raises(UsageError, match=r"KBENV_PROBLEM_SETS names .*/none, and there is no such folder"):
+        list_problems("*")
 
 
 def test_nothing_is_executed_and_nothing_heavy_imported(kernelbench_x: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_wheel_runs_without_the_checkout(wheel, tmp_path):
     target = tmp_path / "target"
     zipfile.ZipFile(wheel).extractall(target)
     assert run("-c", TRY, str(target), cwd=tmp_path, PYTHONPATH=str(target)) == "whole\n"
-    listed = run("-c", "from kbenv.cli import main; main(['problems', 'list'])", cwd=tmp_path, PYTHONPATH=str(target))
+    listed = run("-m", "kbenv", "problems", "list", cwd=tmp_path, PYTHONPATH=str(target))
     assert "core/level1/matmul" in listed
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kbenv.agents.skills.feature import Feature, Features
 from kbenv.errors import UsageError
+from kbenv.record import first_error
 
 FOLDER = Path(__file__).parent
 KERNELS = FOLDER / "kernels"
@@ -126,7 +127,7 @@ def load_library() -> tuple[Skill, ...]:
             try:
                 skill = Skill.model_validate(entry)
             except ValidationError as e:
-                raise UsageError(f"{path}: expected a skill; found {' '.join(str(e).split())}") from e
+                raise UsageError(f"{path}: expected a skill; found {first_error(e)}") from e
             if skill.id in skills:
                 raise UsageError(f"{path}: there are two skills of the name {skill.id}")
             skills[skill.id] = skill.model_copy(update={"shown": shown.get(skill.id)})

@@ -11,6 +11,7 @@ import argparse
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from kbenv.errors import ModelError, SandboxError, UsageError
@@ -46,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone (`kbenv problems list | head`): what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
+    except Exception:  # kbenv's own fault, or that of an agent of the user's: 1, Python's own code, would be an answer
+        traceback.print_exc()
+        return EXIT_FAULT
 
 
 def _build_parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -147,6 +148,10 @@ def check_agent_options(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise UsageError(f"{_option(name)} must be above 0; found {value}")
+    if arguments.temperature is not None and not 0 <= arguments.temperature < math.inf:
+        raise UsageError(f"--temperature must be 0 or more; found {arguments.temperature}")
+    if arguments.top_p is not None and not 0 < arguments.top_p <= 1:
+        raise UsageError(f"--top-p must be above 0 and at most 1; found {arguments.top_p}")
     parse_feedback(arguments.feedback)
     kinds = choose_agents(arguments)
     for name, setting in _SETTINGS.items():

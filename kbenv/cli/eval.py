@@ -155,6 +155,7 @@ def _read_verdict(path: Path, problem: Problem) -> Verdict:
     """The verdict to replay. Raises UsageError: it is none, of another problem, or without all seeds."""
     from pydantic import ValidationError
 
+    from kbenv.record import first_error
     from kbenv.verdict import SEEDS, Verdict
 
     try:
@@ -162,9 +163,7 @@ def _read_verdict(path: Path, problem: Problem) -> Verdict:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValidationError as error:
-        raise UsageError(
-            f"--replay must name a verdict's JSON; {path} is none ({error.error_count()} errors)"
-        ) from error
+        raise UsageError(f"--replay must name a verdict's JSON; {path} is none: {first_error(error)}") from error
     if verdict.problem != problem.id:
         raise UsageError(f"--replay must name a verdict on {problem.id}; {path} is on {verdict.problem}")
     if missing := SEEDS - set(verdict.seeds):

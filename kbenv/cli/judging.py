@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,9 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="docker: how a container gets its GPU (default: the first way that the engine offers)",
     )
-    group.add_argument("--cpus", type=float, metavar="N", help="docker: processors for a container (default: all)")
+    group.add_argument(
+        "--cpus", type=_processors, metavar="N", help="docker: processors for a container (default: all)"
+    )
     group.add_argument(
         "--mount",
         action="append",
@@ -74,6 +77,16 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="docker: a folder to show read-only in containers, such as a model cache; may be repeated",
     )
+
+
+def _processors(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0; found {text}")
+    return number
+
+
+_processors.__name__ = "number"  # argparse names it where the text is none
 
 
 def add_devices_option(parser: argparse.ArgumentParser) -> None:

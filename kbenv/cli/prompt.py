@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kbenv.cli.agents import add_prompt_options, read_prompt_options
 from kbenv.cli.judging import add_judging_options, open_evaluator
+from kbenv.errors import UsageError
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.prompt import render_prompt
     from kbenv.prompts import render
 
+    if arguments.turns < 1:
+        raise UsageError(f"--turns must be at least 1; found {arguments.turns}")
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
     with open_evaluator(arguments, lambda _: None) as evaluator:
         options = read_prompt_options(arguments, evaluator)
