@@ -57,12 +57,17 @@ class Isolation:
         }  # fmt: skip
 
 
+_WAITING_AT_ONCE = 16
+"""Runners of one job that may wait under one uid, each with as many threads as there are processors."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """What a runner may use; sizes in bytes.
 
     Attributes:
         waiting_uid: the real and the saved uid until `begin`; None: `uid` from the start.
+        processes: and threads, under the runner's uid.
         address_space: None where CUDA reserves hundreds of gigabytes.
         oom_score: how soon the kernel's out-of-memory killer takes it, up to 1000.
     """
@@ -182,7 +187,9 @@ def restrict(rules: Rules, isolation: Isolation) -> None:
     if rules.uid is not None:
         _become(rules.uid, waiting=rules.waiting_uid)
         isolation.uid = rules.uid
-        _limit(resource.RLIMIT_NPROC, rules.processes)  # counted per uid, so only where the uid is the job's alone
+        # Counted per real uid, so only where that is the job's alone; all that wait have the same one.
+        at_once = 1 if rules.waiting_uid is None else _WAITING_AT_ONCE
+        _limit(resource.RLIMIT_NPROC, at_once * rules.processes)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, rules.file_bytes)
     _limit(resource.RLIMIT_NOFILE, rules.open_files)
@@ -211,10 +218,15 @@ def _become(uid: int, groups: Sequence[int] = (), *, waiting: int | None = None)
     os.setresuid(real, uid, real)
 
 
-def begin() -> None:
-    """In a runner that waited: its uid is its own from now on, and the other one is gone for good."""
+def begin(processes: int | None) -> None:
+    """In a runner that waited: its uid is its own from now on, and the other one is gone for good.
+
+    `processes`: as in `Rules`; None where they are not limited.
+    """
     uid = os.geteuid()
     os.setresuid(uid, uid, uid)
+    if processes is not None:
+        _limit(resource.RLIMIT_NPROC, processes)
 
 
 def _in_child(step: Callable[[], None]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbenv.sandbox.judge import memory
-from kbenv.sandbox.judge.memory import Peak, unseen_bytes
+from kbenv.sandbox.judge.memory import Peak, unseen_bytes, unseen_in_all
 
 MIB = 1 << 20
 CONTEXT = 500 * MIB
@@ -31,14 +31,29 @@ class Device:
         self.due.append((self.looks, CONTEXT + self.held.get(role, 0)))
 
 
-@pytest.mark.parametrize("looks", [1, 40])
-def test_what_a_device_gets_back_late_is_waited_for(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = {"submission": 2500 * MIB, "reference": 2600 * MIB}
+@pytest.fixture(autouse=True)
+def nothing_stirred(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_stir", lambda: None)
+
+
+def end_runners(held: dict[str, int], looks: int, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, int], int]:
     device = Device(held, looks=looks)
     monkeypatch.setattr(memory, "_free", device.look)
     job: Any = SimpleNamespace(stop_arm=device.stop_arm)
     peaks = {"submission": Peak(0, reserved=0), "reference": Peak(2560 * MIB, reserved=2600 * MIB)}
-    assert memory._end_runners(job, peaks) == held
+    return memory._end_runners(job, peaks)
+
+
+@pytest.mark.parametrize("looks", [1, 40])
+def test_what_a_device_gets_back_late_is_waited_for(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {"submission": 2500 * MIB, "reference": 2600 * MIB}
+    assert end_runners(held, looks, monkeypatch) == (held, 5100 * MIB + 3 * CONTEXT)
+
+
+def test_what_comes_too_late_to_be_told_apart_is_seen_in_all_of_it() -> None:
+    total = 5100 * MIB + 3 * CONTEXT
+    assert unseen_in_all(total, 0, 2600 * MIB) > 1000 * MIB
+    assert unseen_in_all(total, 2500 * MIB, 2600 * MIB) == 0
 
 
 def test_a_device_that_others_use_too_is_not_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:

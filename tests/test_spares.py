@@ -104,6 +104,33 @@ print(json.dumps(seen))
 """
 
 
+MANY = """
+import json, os, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+import torch
+from kbenv.protocol import Limits
+from kbenv.sandbox.judge.arm import Setting
+from kbenv.sandbox.judge.place import UIDS, Place
+from kbenv.sandbox.judge.proc import descendants, tasks
+from kbenv.sandbox.zygote import Zygote
+
+given = json.loads(sys.argv[2])
+root = tempfile.mkdtemp(dir="/tmp")
+os.chmod(root, 0o711)
+with Zygote.start(root, contained=False) as zygote:
+    setting = Setting("cpu", given["threads"], Limits().model_dump())
+    with Place(zygote, setting, [given["uid"] + 10 + i for i in range(UIDS)]) as place:
+        place.spares.complete(["reference", "submission", "null"] * (given["runners"] // 3))
+        place.spares.rest()
+        threads = len(list(tasks(descendants(zygote.pid))))
+        begun = place.spares.take("submission")
+        (runner,) = [pid for pid in descendants(begun.pid) if descendants(pid) == [pid]]
+        with open(f"/proc/{runner}/limits") as file:
+            limit = next(line.split()[2] for line in file if line.startswith("Max processes"))
+print(json.dumps({"flags": place.flags, "threads": threads, "limit": int(limit), "processes": setting.processes}))
+"""
+
+
 class FakeArm:
     def __init__(self, role: str, fails: str | None) -> None:
         self.role, self.fails, self.ended = role, fails, False
@@ -197,3 +224,18 @@ def test_where_slots_are_lent_in_turn_there_is_no_room_for_blank_runners():
     demand = replace(SMALL, input_bytes=6 * GIB, output_bytes=6 * GIB, work_bytes=6 * GIB, free_bytes=23 * GIB)
     plan = plan_of(demand)
     assert (plan.exclusive, plan.room_for_contexts) == (True, 0)
+
+
+def test_many_runners_wait_under_one_uid_on_a_machine_of_many_processors():
+    if os.geteuid() != 0:
+        pytest.skip("another uid needs root")
+    given = {"uid": UID, "waiting": WAITING, "runners": 9, "threads": 64}
+    done = subprocess.run(
+        [sys.executable, "-c", MANY, str(ROOT), json.dumps(given)],
+        capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["flags"] == []
+    assert seen["threads"] > 9 * 63  # more than a submission may have
+    assert seen["limit"] == seen["processes"] < seen["threads"]

@@ -114,7 +114,8 @@ class Arm:
                 self.resume()
             else:
                 self._await_start()
-            self.ask("begin", timeout_s=self._setting.start_s)
+            processes = None if self._uid is None else self._setting.processes
+            self.ask("begin", timeout_s=self._setting.start_s, processes=processes)
             self._expect_uid()
             self._blank = False
             self._shared_before = self._memory.shared_bytes() if self._zygote.contained else 0
@@ -422,6 +423,7 @@ class Setting:
         self.output_bytes: int = limits["output_bytes"]
         self.host_memory_bytes: int = limits["host_memory_bytes"]
         self.scratch_bytes: int = limits["scratch_bytes"]
+        self.processes: int = limits["processes"] + threads  # of which PyTorch starts so many at once
         self._limits = limits
 
     def __eq__(self, other: object) -> bool:
@@ -443,7 +445,7 @@ class Setting:
             "environment": _environment(scratch, self.threads),
             "rules": {
                 "uid": uid, "waiting_uid": waiting_uid, "scratch": scratch,
-                "processes": limits["processes"], "open_files": limits["open_files"],
+                "processes": self.processes, "open_files": limits["open_files"],
                 "file_bytes": limits["file_bytes"] if role in _UNTRUSTED else _UNLIMITED,
                 "address_space": address_space, "oom_score": 1000 if role in _UNTRUSTED else 500,
             },

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .arm import REFERENCE_S, ArmError
+from .plan import CONTEXT_BYTES
 from .slots import Slots, copy_slots
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ _LOOK_S = 0.0005
 _RETURN_S, _SETTLED_S = 1.0, 0.02
 """So long at most, and so long without a change, is waited for what a device gets back: a driver may free the memory of
 a process some time after that has ended."""
-_CONTEXT_BYTES = 64 << 20
-"""Less than any context takes."""
+_LEAST_BYTES, _STIRRED_BYTES = 64 << 20, 32 << 20
+"""Less than any context takes; and more than PyTorch's allocator has at hand."""
 
 
 @dataclass
@@ -63,14 +64,19 @@ def measure_memory(job: Job) -> None:
     if reference is None or submission is None:
         job.flags.append("memory was not measured: /proc does not show the runners' peaks here")
         return
-    method, held = job.device, {}
+    method = job.device
+    held: dict[str, int] = {}
     if job.device == "cuda":
-        held = _end_runners(job, {"submission": submission, "reference": reference})
         inputs = job.signature.inputs.slot_bytes
-        unseen = unseen_bytes(held["submission"], submission.peak - inputs, held["reference"], reference.peak - inputs)
+        held, total = _end_runners(job, {"submission": submission, "reference": reference})
+        reported = submission.peak - inputs
+        unseen = max(
+            unseen_bytes(held["submission"], reported, held["reference"], reference.peak - inputs),
+            unseen_in_all(total, reported, reference.reserved),
+        )
         if unseen > 0:
             job.flags.append(f"{unseen >> 20} MiB of device memory were held beyond what PyTorch's allocator reported")
-            submission.peak = max(submission.peak, inputs + held["submission"])
+            submission.peak = max(submission.peak + unseen, inputs + held["submission"])
             method = "device"
     job.result["memory"] = {
         "reference_peak_bytes": reference.peak,
@@ -86,6 +92,13 @@ def unseen_bytes(held: int, reported: int, reference_held: int, reference_report
     """What a submission held on the device beyond its reported peak and what is usual; 0 where that explains it."""
     slack = max(reference_held - reference_reported, int(_SLACK * reported)) + _UNSEEN_BYTES
     return max(0, held - reported - slack)
+
+
+def unseen_in_all(total: int, reported: int, reference_reserved: int) -> int:
+    """The same of what the device got back of all three runners, whenever it did: contexts and code are counted as more
+    than they take, but whose memory it was need not be told apart."""
+    usual = reference_reserved + int((1 + _SLACK) * reported) + 3 * CONTEXT_BYTES + 2 * _UNSEEN_BYTES
+    return max(0, total - usual)
 
 
 def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
@@ -105,6 +118,7 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
             return None if before is None or after is None else Peak(inputs + kept + max(0, after - before))
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
+            _stir()
             growth = max(0, _free() - min(least))
     peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
     if type(peak) is not int or type(reserved) is not int or min(peak, reserved) < 0:
@@ -112,15 +126,15 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
     return Peak(inputs + peak, reserved, growth)
 
 
-def _end_runners(job: Job, peaks: dict[str, Peak]) -> dict[str, int]:
-    """Ends every runner; by role what the device got back, beyond what it gets back of the null runner."""
-    held, context = {}, _CONTEXT_BYTES
-    for role in ("null", *peaks):
+def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]:
+    """Ends every runner; by role what the device got back, beyond what it gets back of the null runner, and of all."""
+    held, begun = {}, _free()
+    for role in (*peaks, "null"):  # what comes late is the next one's: never too much for the submission
         before = _free()
         job.stop_arm(role)
-        held[role] = _given_back(before, context + (peaks[role].reserved if role in peaks else 0))
-        context = max(context, held["null"] // 2)
-    return {role: max(0, held[role] - held["null"]) + peak.growth for role, peak in peaks.items()}
+        held[role] = _given_back(before, _LEAST_BYTES + (peaks[role].reserved if role in peaks else 0))
+    by_role = {role: max(0, held[role] - held["null"]) + peak.growth for role, peak in peaks.items()}
+    return by_role, _free() - begun + peaks["submission"].growth
 
 
 def _given_back(before: int, at_least: int) -> int:
@@ -131,9 +145,16 @@ def _given_back(before: int, at_least: int) -> int:
         if free - before >= at_least and now - changed >= _SETTLED_S:
             break
         time.sleep(_LOOK_S)
+        _stir()
         if (last := _free()) != free:
             free, changed = last, now
     return free - before
+
+
+def _stir() -> None:
+    """Takes a little of the device's memory and gives it back: a driver may count what it has cleared only then."""
+    torch.empty(_STIRRED_BYTES, dtype=torch.uint8, device="cuda")
+    torch.cuda.empty_cache()
 
 
 @contextlib.contextmanager

@@ -168,9 +168,9 @@ class Runner(Tools):
         os.close(descriptors[0])
         return {"weights": weights}
 
-    def do_begin(self, _: Message, __: list[int]) -> Message:
+    def do_begin(self, message: Message, _: list[int]) -> Message:
         """The turn of a runner that waited has come: see `confine.begin`."""
-        begin()
+        begin(message["processes"])
         return {}
 
     def do_tf32(self, message: Message, _: list[int]) -> Message:
