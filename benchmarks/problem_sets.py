@@ -294,6 +294,7 @@ def _confine(scratch: str, device: str) -> None:
         if libc.capset(header, sets) != 0:
             raise OSError(ctypes.get_errno(), "capset failed")
     os.environ.update(HOME=scratch, TMPDIR=scratch, TRITON_CACHE_DIR=scratch)
+    tempfile.tempdir = None  # which it remembers: the parent's, where this user may write nothing
 
 
 def _run(problem: Problem, largest_bytes: int, wanted_device: str, scratch: str) -> tuple[str, str, float]:
