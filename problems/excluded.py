@@ -12,4 +12,12 @@ EXCLUDED: Mapping[str, str] = {
     "kernelbench/level2/23": "its output is constant up to rounding: the mean over a normalisation",
     "kernelbench/level2/80": "its output is constant: a maximum over the axis less its own mean is zero",
     "kernelbench/level2/83": "its output is constant: what is at most zero is clamped from below at zero",
+    # Audited on an H200 (torch 2.11) under fp32, parameters drawn anew: benchmarks/results/kernelbench-audit.md.
+    "kernelbench/level2/36": "its output is the same whatever goes in",
+    "kernelbench/level2/66": "its forward is random, and zeros are within 1e-3 of its output",
+    "kernelbench/level3/10": "the reference's own rounding error is 5% of its output",
+    "kernelbench/level3/20": "the reference's own rounding error is 3% of its output",
+    "kernelbench/level3/24": "its output is the same whatever goes in",
+    "kernelbench/level3/28": "its output depends on its input by less than 1e-4",
+    "kernelbench/level3/45": "the reference's own rounding error is 12% of its output",
 }
