@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from kbenv.errors import UsageError
 from kbenv.protocol import Protocol
+from kbenv.record import first_error
 from kbenv.verdict import Verdict
 
 RUN_FILE = "run.json"
@@ -306,11 +307,11 @@ def _check_equal(path: Path, stored: dict[str, JsonValue], config: dict[str, Jso
 
 
 def _damaged(path: Path, error: Exception) -> UsageError:
-    found = " ".join(str(error).split())
-    return UsageError(
-        f"{path} cannot be read as a file of a run ({_shorten(found)}); restore it, "
-        "or delete it: what it held is then asked and judged again"
-    )
+    found = first_error(error) if isinstance(error, ValidationError) else " ".join(str(error).split())
+    advice = "delete it: what it held is then asked and judged again"
+    if path.name == RUN_FILE:  # without it the other files belong to no run
+        advice = "choose another --out"
+    return UsageError(f"{path} cannot be read as a file of a run ({_shorten(found)}); restore it, or {advice}")
 
 
 def _shorten(text: str, limit: int = 300) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from kbenv.cli import main
 from kbenv.cli.mcp import make_server
 from kbenv.errors import SandboxError
 from kbenv.evaluator import Evaluator
@@ -80,6 +81,12 @@ def test_a_hidden_failure_is_told_as_everywhere() -> None:
 def test_calls_that_lack_their_source_are_refused() -> None:
     _, result = talk(bench([make_verdict()], [make_verdict()]), ("check", {}))
     assert result.is_error
+
+
+@pytest.mark.parametrize("option", ["--submissions=0", "--calls=-1", "--seconds=nan"])
+def test_budgets_that_are_none_are_bad_usage(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "core/level1/relu", option]) == 2
+    assert "must be more than 0" in capsys.readouterr().err
 
 
 @pytest.mark.slow

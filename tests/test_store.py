@@ -103,7 +103,7 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_run_file_is_named(tmp_path: Path, content: str) -> None:
     Store(tmp_path, CONFIG)
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(UsageError, match=r"run\.json cannot be read.*delete it"):
+    with pytest.raises(UsageError, match=r"run\.json cannot be read.*choose another --out"):
         Store(tmp_path, CONFIG)
 
 

@@ -110,6 +110,8 @@ def test_an_export_for_training_leaves_out_what_a_licence_forbids_and_says_so(
     assert "the licence of gpu-mode" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "both")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["export", str(tmp_path / "both"), "--format", "sft", "--min-speedup", "nan"]) == 2
+    assert "--min-speedup must be above 0; found nan" in capsys.readouterr().err
 
 
 def test_right_is_preferred_over_wrong_and_fast_over_slow() -> None:

@@ -60,6 +60,8 @@ def _lines(arguments: argparse.Namespace) -> Iterable[Any]:
     from kbenv.store import StoredTurn
     from kbenv.trajectory import ledger_line, to_preferences, to_sft, turn_line
 
+    if arguments.min_speedup is not None and not arguments.min_speedup > 0:
+        raise UsageError(f"--min-speedup must be above 0; found {arguments.min_speedup}")
     calls = list(_calls(arguments.runs))
     if arguments.format == "ledger":
         return [ledger_line(call) for call, _ in calls]

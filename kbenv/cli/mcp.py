@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.problems import load_problem
     from kbenv.workbench import Budget, Workbench, trial_protocol
 
-    if min(arguments.submissions, arguments.calls, arguments.seconds) <= 0:
+    if not all(budget > 0 for budget in (arguments.submissions, arguments.calls, arguments.seconds)):
         raise UsageError("--submissions, --calls and --seconds must be more than 0")
     _import_sdk()
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
