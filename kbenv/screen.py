@@ -11,28 +11,15 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from kbenv import screen_forward, screen_kernel
+from kbenv.screen_source import Code, Found, is_self
 from kbenv.verdict import ScreenFinding
 
 MOST_FINDINGS = 100
 MOST_CHARACTERS = 500_000
 _TEXT_CHARACTERS, _NAME_CHARACTERS = 160, 100
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True)
-class Found:
-    """`within`: what to look for in the node's own text, for a narrower span."""
-
-    rule: str
-    node: ast.AST
-    words: str
-    within: str | None = None
-
 
 _NAMES: tuple[tuple[str, str, str], ...] = (
     ("environment", r"os\.(?:environ|environb|getenv|putenv|unsetenv)", "environment variables"),
@@ -80,38 +67,6 @@ _SYSTEM_PATH = re.compile(r"^/(?:proc|sys|dev|etc|root|home|var|run|tmp|boot)(?:
 _MODES = frozenset({"torch.overrides.TorchFunctionMode", "torch.utils._python_dispatch.TorchDispatchMode"})
 
 
-def _set(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
-_PRODUCTS = _set(
-    "matmul mm bmm addmm baddbmm addbmm mv addmv dot einsum tensordot inner linear bilinear chain_matmul __matmul__ "
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention "
-    "multiheadattention lstm gru rnn transformerencoderlayer"
-)
-_OPERATIONS = _PRODUCTS | _set(
-    "relu gelu silu sigmoid tanh softmax log_softmax logsumexp softplus elu selu mish leaky_relu leakyrelu hardtanh "
-    "hardswish hardsigmoid softsign layer_norm layernorm group_norm groupnorm batch_norm batchnorm1d batchnorm2d "
-    "batchnorm3d instance_norm instancenorm2d rms_norm rmsnorm sum mean max min amax amin prod argmax argmin cumsum "
-    "cumprod norm var std topk sort clamp exp max_pool1d max_pool2d max_pool3d maxpool1d maxpool2d maxpool3d "
-    "avg_pool1d avg_pool2d avg_pool3d avgpool1d avgpool2d avgpool3d cross_entropy crossentropyloss mse_loss mseloss "
-    "smooth_l1_loss kl_div cosine_similarity triplet_margin_loss embedding embedding_bag index_select gather bincount "
-    "unique rfft fft"
-)
-_FAMILIES = (
-    _set("matmul mm bmm addmm baddbmm addbmm mv addmv dot einsum tensordot inner linear bilinear __matmul__"),
-    _set("layer_norm layernorm"), _set("group_norm groupnorm"), _set("rms_norm rmsnorm"),
-    _set("batch_norm batchnorm1d batchnorm2d batchnorm3d"), _set("instance_norm instancenorm2d"),
-    _set("leaky_relu leakyrelu"), _set("relu clamp"), _set("cross_entropy crossentropyloss"), _set("mse_loss mseloss"),
-    _set("max_pool1d maxpool1d"), _set("max_pool2d maxpool2d"), _set("max_pool3d maxpool3d"),
-    _set("avg_pool1d avgpool1d"), _set("avg_pool2d avgpool2d"), _set("avg_pool3d avgpool3d"),
-)  # fmt: skip
-"""Names of one operation; a module's name is its class in lower case."""
-_WEIGHTS = frozenset({"weight", "bias", "gamma", "beta", "running_mean", "running_var", "scale", "shift"})
-_TO_HOST = frozenset({"item", "tolist", "all", "any", "equal", "allclose", "isclose", "is_nonzero", "count_nonzero"})
-_BUILDS = r"(?:^|\.)(?:load_inline|RawKernel|RawModule|_compile_kernel)$|cpp_extension\.load$|ctypes\.(?:CDLL|PyDLL)$"
-
-
 def screen(source: str, *, reference: str = "", precision: str = "fp32") -> tuple[ScreenFinding, ...]:
     """Findings in the order of the source, at most 100.
 
@@ -126,8 +81,8 @@ def screen(source: str, *, reference: str = "", precision: str = "fp32") -> tupl
     if isinstance(tree, Exception):
         line = max(1, getattr(tree, "lineno", None) or 1)
         return (_finding("unreadable", (line, 0, line, 0), f"the source cannot be parsed: {tree}"),)
-    code = _Code(source, tree)
-    asked = _Code(reference, parsed) if isinstance(parsed := _parse(reference), ast.Module) else None
+    code = Code(source, tree)
+    asked = Code(reference, parsed) if isinstance(parsed := _parse(reference), ast.Module) else None
     found = {
         (item.rule, code.span(item.node, item.within), item.words)
         for item in _all_found(code, asked)
@@ -154,117 +109,17 @@ def _finding(rule: str, span: tuple[int, int, int, int], words: str) -> ScreenFi
     )  # fmt: skip
 
 
-def _all_found(code: _Code, asked: _Code | None) -> Iterator[Found]:
+def _all_found(code: Code, asked: Code | None) -> Iterator[Found]:
     for rule in _RULES:
         yield from rule(code)
     if asked is not None:
-        yield from _find_reference_operations(code, asked)
-
-
-@dataclass
-class _Code:
-    """A source with its tree, and what names mean in it."""
-
-    source: str
-    tree: ast.Module
-    nodes: list[ast.AST] = field(default_factory=list)
-    imported: dict[str, str] = field(default_factory=dict)
-    functions: list[_Function] = field(default_factory=list)
-    literals: list[tuple[ast.Constant, str]] = field(default_factory=list)
-    """Strings that are no docstrings."""
-    modules: dict[str, str] = field(default_factory=dict)
-    """Classes of torch.nn by the attribute of self that holds one, in lower case."""
-    built: set[str] = field(default_factory=set)
-    """Names and attributes that hold a library, an extension, or what a function of the source's own returned."""
-
-    def __post_init__(self) -> None:
-        self.nodes = list(ast.walk(self.tree))
-        self.words = Counter(re.findall(r"\w+", self.source))
-        self._lines = re.split(r"\r\n|\r|\n", self.source)
-        spoken = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
-        for node in self.nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    self.imported[alias.asname or alias.name.split(".")[0]] = (
-                        alias.name if alias.asname else alias.name.split(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    self.imported[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
-            elif isinstance(node, _Function):
-                self.functions.append(node)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in spoken:
-                self.literals.append((node, node.value))
-        own = {function.name for function in self.functions}
-        for target, value in self.assignments():
-            if isinstance(target, ast.Attribute | ast.Name) and isinstance(value, ast.Call):
-                name = self.name_of(value.func)
-                if isinstance(target, ast.Attribute) and name.startswith("torch.nn."):
-                    self.modules[target.attr] = name.rsplit(".", 1)[-1].lower()
-                elif name in own or re.search(_BUILDS, name):
-                    self.built.add(_word(target))
-
-    def assignments(self) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """Targets and values of plain assignments."""
-        for node in self.nodes:
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    yield target, node.value
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                yield node.target, node.value
-
-    def calls(self, below: ast.AST | None = None) -> Iterator[ast.Call]:
-        for node in self.nodes if below is None else ast.walk(below):
-            if isinstance(node, ast.Call):
-                yield node
-
-    def name_of(self, node: ast.AST) -> str:
-        """The full name of a name or a chain of attributes, imports resolved: "torch.nn.functional.relu"; else ""."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        parts.append(self.imported.get(node.id, node.id))
-        return ".".join(reversed(parts))
-
-    def is_imported(self, node: ast.AST) -> bool:
-        """Whether a chain of attributes begins at something imported."""
-        while isinstance(node, ast.Attribute):
-            node = node.value
-        return isinstance(node, ast.Name) and node.id in self.imported
-
-    def text_of(self, node: ast.AST) -> str:
-        """The beginning of a node's own text."""
-        line, column, end_line, end_column = self.span(node)
-        lines = self._lines[line - 1 : min(end_line, line + 3)]
-        if end_line == line + len(lines) - 1:
-            lines[-1] = lines[-1][:end_column]
-        lines[0] = lines[0][column:]
-        return " ".join(" ".join(lines)[:400].split())[:80]
-
-    def span(self, node: ast.AST, within: str | None = None) -> tuple[int, int, int, int]:
-        """Lines from 1 and columns, in characters, from 0; of `within` where the text holds it."""
-        line, end_line = getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
-        column = self._column(line, getattr(node, "col_offset", 0))
-        end_column = self._column(end_line, getattr(node, "end_col_offset", None) or 0)
-        for number in range(line, end_line + 1) if within is not None else ():
-            pattern = re.compile(rf"(?<!\w){re.escape(within or '')}(?!\w)")
-            if match := pattern.search(self._lines[number - 1], column if number == line else 0):
-                return number, match.start(), number, match.end()
-        return line, column, end_line, end_column
-
-    def _column(self, line: int, offset: int) -> int:
-        """Characters, where the tree counts bytes of UTF-8."""
-        text = self._lines[line - 1] if line <= len(self._lines) else ""
-        return len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore"))
+        yield from screen_kernel.find_reference_operations(code, asked)
 
 
 # -- by name ----------------------------------------------------------------------------------------------------------
 
 
-def _find_names(code: _Code) -> Iterator[Found]:
+def _find_names(code: Code) -> Iterator[Found]:
     inner = {id(node.value) for node in code.nodes if isinstance(node, ast.Attribute)}
     compiles = any(text in _COMPILERS for _, text in code.literals)
     for node in code.nodes:
@@ -278,7 +133,7 @@ def _find_names(code: _Code) -> Iterator[Found]:
                 break
 
 
-def _find_attributes(code: _Code) -> Iterator[Found]:
+def _find_attributes(code: Code) -> Iterator[Found]:
     for node in code.nodes:
         if isinstance(node, ast.Attribute):
             for rule, names in _ATTRIBUTES.items():
@@ -286,7 +141,7 @@ def _find_attributes(code: _Code) -> Iterator[Found]:
                     yield Found(rule, node, f"{code.text_of(node)}: {node.attr}")
 
 
-def _find_libraries(code: _Code) -> Iterator[Found]:
+def _find_libraries(code: Code) -> Iterator[Found]:
     for call in code.calls():
         name = code.name_of(call.func)
         if name.startswith("ctypes.") and name.endswith(("CDLL", "PyDLL", "LoadLibrary")):
@@ -297,13 +152,13 @@ def _find_libraries(code: _Code) -> Iterator[Found]:
                 yield Found("native-library", call, f"{name}: a library of its own")
 
 
-def _find_paths(code: _Code) -> Iterator[Found]:
+def _find_paths(code: Code) -> Iterator[Found]:
     for node, text in code.literals:
         if _SYSTEM_PATH.match(text) and "\n" not in text:
             yield Found("system-path", node, f"{text[:60]}: a path of the system's")
 
 
-def _find_words_in_c(code: _Code) -> Iterator[Found]:
+def _find_words_in_c(code: Code) -> Iterator[Found]:
     for node, text in code.literals:
         for rule, pattern, words in _WORDS_IN_C:
             if "\n" in text and (match := re.search(pattern, text)):
@@ -314,7 +169,7 @@ def _find_words_in_c(code: _Code) -> Iterator[Found]:
 # -- state that is not the submission's -------------------------------------------------------------------------------
 
 
-def _find_patches(code: _Code) -> Iterator[Found]:
+def _find_patches(code: Code) -> Iterator[Found]:
     for node in code.nodes:
         targets: Sequence[ast.expr] = ()
         if isinstance(node, ast.Assign | ast.Delete):
@@ -333,17 +188,13 @@ def _find_patches(code: _Code) -> Iterator[Found]:
     for call in code.calls():
         name, (owner, attribute, *_) = code.name_of(call.func), (*call.args, call, call)
         computed = not isinstance(attribute, ast.Constant)
-        if name in ("setattr", "delattr") and (code.is_imported(owner) or (computed and not _is_self(owner))):
+        if name in ("setattr", "delattr") and (code.is_imported(owner) or (computed and not is_self(owner))):
             yield Found("patch", call, f"{code.text_of(call)}: an attribute is replaced")
         elif name == "getattr" and computed and code.is_imported(owner):
             yield Found("dynamic-code", call, f"{code.text_of(call)}: a computed name")
 
 
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("self", "cls")
-
-
-def _find_tensor_classes(code: _Code) -> Iterator[Found]:
+def _find_tensor_classes(code: Code) -> Iterator[Found]:
     for node in code.nodes:
         if isinstance(node, ast.ClassDef):
             bases = {code.name_of(base) for base in node.bases}
@@ -353,262 +204,7 @@ def _find_tensor_classes(code: _Code) -> Iterator[Found]:
                 )
 
 
-# -- what forward does ------------------------------------------------------------------------------------------------
-
-
-def _find_caches(code: _Code) -> Iterator[Found]:
-    for function in code.functions:
-        names: dict[str, tuple[str, ast.AST]] = {}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and (key := _identity_in(node.value)):
-                names.update({target.id: key for target in node.targets if isinstance(target, ast.Name)})
-        for used in _keys(function):
-            key = _identity_in(used) or next(
-                (names[n.id] for n in ast.walk(used) if isinstance(n, ast.Name) and n.id in names), None
-            )
-            if key is not None:
-                rule, node = key
-                yield Found(rule, node, f"{code.text_of(node)}: something is looked up by it")
-
-
-def _keys(function: _Function) -> Iterator[ast.expr]:
-    """Expressions that something is looked up by, or compared with what was kept."""
-    for node in ast.walk(function):
-        match node:
-            case ast.Subscript(slice=key):
-                yield key
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                if isinstance(ops[0], ast.In | ast.NotIn):
-                    yield left
-                elif any(isinstance(side, ast.Attribute) and _is_self(side.value) for side in (left, *others)):
-                    yield from (left, *others)
-            case ast.Call(func=ast.Attribute(attr="get" | "setdefault" | "pop"), args=[key, *_]):
-                yield key
-
-
-def _identity_in(node: ast.AST) -> tuple[str, ast.AST] | None:
-    """By what an expression tells tensors apart: where they are, or what they hold."""
-    for part in ast.walk(node):
-        match part:
-            case ast.Call(func=ast.Attribute(attr="data_ptr")) | ast.Call(func=ast.Name(id="id")):
-                return "cache-by-identity", part
-            case ast.Attribute(attr="_version"):
-                return "cache-by-identity", part
-            case ast.Call(func=ast.Attribute(attr="tobytes" | "tolist")) | ast.Call(func=ast.Name(id="hash" | "float")):
-                return "cache-by-content", part
-    return None
-
-
-def _find_counters(code: _Code) -> Iterator[Found]:
-    compared = {
-        part.attr
-        for node in code.nodes
-        if isinstance(node, ast.Compare)
-        for part in ast.walk(node)
-        if isinstance(part, ast.Attribute)
-    }
-    for node in code.nodes:
-        match node:
-            case ast.AugAssign(target=ast.Attribute(attr=name), value=ast.Constant()) if name in compared:
-                yield Found("call-counter", node, f"{code.text_of(node)}: counts, and something depends on the count")
-
-
-def _find_branches_on_data(code: _Code) -> Iterator[Found]:
-    for function in code.functions:
-        if function.name == "__init__":
-            continue
-        for node in ast.walk(function):
-            if isinstance(node, ast.If | ast.IfExp | ast.While) and (part := _reads_values(code, node.test)):
-                weights = any(isinstance(p, ast.Attribute) and p.attr in _WEIGHTS for p in ast.walk(node.test))
-                rule, words = ("weights-inspected", "weights") if weights else ("content-dispatch", "values")
-                yield Found(rule, part, f"{code.text_of(part)}: a branch on {words}")
-    for target, value in code.assignments():
-        part = _reads_values(code, value)
-        if part and any(isinstance(p, ast.Attribute) and p.attr in _WEIGHTS for p in ast.walk(value)):
-            yield Found("weights-inspected", part, f"{code.text_of(target)} is found out from weights")
-
-
-def _reads_values(code: _Code, node: ast.AST) -> ast.AST | None:
-    """The part of an expression that brings a tensor's values to the host."""
-    for call in code.calls(node):
-        match call.func:
-            case ast.Attribute(attr=name) if name in _TO_HOST:
-                return call
-            case ast.Name(id="float" | "bool") if any(isinstance(arg, ast.Call | ast.Subscript) for arg in call.args):
-                return call
-    return None
-
-
-def _find_returns(code: _Code) -> Iterator[Found]:
-    for function in code.functions:
-        if function.name not in ("forward", "__call__"):
-            continue
-        given = {a.arg for a in (*function.args.posonlyargs, *function.args.args)} - {"self"}
-        nodes = list(ast.walk(function))
-        kept = given - {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        for node in nodes:
-            match node:
-                case ast.Return(value=ast.Name(id=name)) if name in kept:
-                    yield Found("input-returned", node, f"{name}: the input itself is returned")
-                case ast.Return(value=ast.Attribute(value=owner)) if not code.is_imported(owner):
-                    yield Found("kept-output", node, f"{code.text_of(node)}: what an earlier call may have left")
-                case ast.Return(value=ast.Subscript(value=ast.Attribute())):
-                    yield Found("kept-output", node, f"{code.text_of(node)}: what an earlier call may have left")
-                case ast.Return(value=ast.Call() as call):
-                    yield from _find_in_returned(code, node, call)
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name in kept:
-                    if method.endswith("_") and not method.startswith("_") and method != "requires_grad_":
-                        yield Found("input-mutation", node, f"{code.text_of(node)}: the input is written to")
-                case ast.Call(func=ast.Attribute() as called, args=[ast.Name(id=name), *_]) if name in kept:
-                    if re.fullmatch(r"torch\.(?:nn\.functional\.)?[a-z]\w*_", code.name_of(called)):
-                        yield Found("input-mutation", node, f"{code.text_of(node)}: the input is written to")
-
-
-def _find_in_returned(code: _Code, node: ast.Return, call: ast.Call) -> Iterator[Found]:
-    last = _word(call.func)
-    if last in ("empty", "empty_like", "new_empty", "empty_strided"):
-        yield Found("uninitialised-output", node, f"{code.text_of(node)}: memory as it was found")
-    elif last in ("zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "new_zeros", "new_full", "expand"):
-        yield Found("constant-output", node, f"{code.text_of(node)}: one value for all elements")
-
-
-def _find_endless_loops(code: _Code) -> Iterator[Found]:
-    for node in code.nodes:
-        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
-            inside = [part for child in node.body for part in ast.walk(child)]
-            if not any(isinstance(part, ast.Break | ast.Return | ast.Raise) for part in inside):
-                yield Found("endless-loop", node.test, "a loop without an end")
-
-
-def _find_streams(code: _Code) -> Iterator[Found]:
-    """A stream that nobody waits for: `wait_stream` of something else waits for the other one."""
-    if any(
-        isinstance(call.func, ast.Attribute)
-        and (call.func.attr in ("wait_event", "record_event") or code.name_of(call.func) == "torch.cuda.synchronize")
-        for call in code.calls()
-    ):
-        return
-    waited = {
-        code.name_of(call.args[0])
-        for call in code.calls()
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "wait_stream" and call.args
-    } | {
-        code.name_of(call.func.value)
-        for call in code.calls()
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "synchronize"
-    }
-    held = {id(value): code.name_of(target) for target, value in code.assignments()}
-    for call in code.calls():
-        if code.name_of(call.func) in ("torch.cuda.Stream", "torch.Stream") and held.get(id(call)) not in waited - {""}:
-            yield Found("stream-unjoined", call, f"{code.text_of(call)}: a stream that nothing waits for")
-
-
-# -- custom kernels and what stands in for them -----------------------------------------------------------------------
-
-
-def _find_fallbacks(code: _Code) -> Iterator[Found]:
-    for node in code.nodes:
-        if isinstance(node, ast.ExceptHandler):
-            inside = [part for child in node.body for part in ast.walk(child)]
-            if operation := next((part for part in inside if _operation(code, part)), None):
-                words = f"{code.text_of(operation)}: PyTorch's operation where the code before fails"
-                yield Found("fallback", operation, words)
-            elif any(isinstance(part, ast.Assign) and _is_nothing(part.value) for part in inside):
-                yield Found("fallback", node, "a failure is noted, and the code goes on without")
-
-
-def _is_nothing(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value in (None, False)
-
-
-def _find_decoys(code: _Code) -> Iterator[Found]:
-    for function in code.functions:
-        decorators = [d.func if isinstance(d, ast.Call) else d for d in function.decorator_list]
-        if any(code.name_of(d).startswith("triton.") for d in decorators) and _mentions(code, function.name) < 2:
-            yield Found("decoy", function, f"{function.name}: a kernel that nothing launches")
-    for node, text in code.literals:
-        for head in re.findall(r"__global__([^{;]*)", text):
-            for name in re.findall(r"\b(\w+)\s*\(", head):
-                if name != "__launch_bounds__" and _mentions(code, name) < 2:
-                    yield Found("decoy", node, f"{name}: a kernel that nothing launches", name)
-    built = {id(value): target for target, value in code.assignments()}
-    spoken = {id(node.value) for node in code.nodes if isinstance(node, ast.Expr)}
-    registers = _mentions(code, "is_python_module") > 0  # and is called by torch.ops then
-    for call in code.calls():
-        if re.search(_BUILDS, code.name_of(call.func)) and not registers:
-            name = _word(built.get(id(call)))
-            if id(call) in spoken or (name and _mentions(code, name) < 2):
-                yield Found("decoy", call, f"{name or code.text_of(call)}: built, and nothing uses it")
-
-
-def _word(node: ast.AST | None) -> str:
-    """The last name of a name or of a chain of attributes; else ""."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def _mentions(code: _Code, word: str) -> int:
-    """How often a word is in the source, comments included."""
-    return code.words[word]
-
-
-def _find_no_model(code: _Code) -> Iterator[Found]:
-    for node in code.nodes:
-        match node:
-            case ast.ClassDef(name="ModelNew") | ast.FunctionDef(name="ModelNew") | ast.Name(id="ModelNew"):
-                return
-            case ast.alias(name=name, asname=other) if "ModelNew" in (name, other) or name == "*":
-                return
-            case ast.Call(func=ast.Name(id="exec" | "globals" | "setattr")):
-                return  # it may come from there
-    yield Found("no-model", code.tree, "nothing is called ModelNew")
-
-
-def _find_problem(code: _Code) -> Iterator[Found]:
-    for node in code.nodes:
-        match node:
-            case ast.Import(names=names) if any(alias.name == "problem" for alias in names):
-                yield Found("reference-used", node, "the problem's module is imported")
-            case ast.ImportFrom(module="problem"):
-                yield Found("reference-used", node, "the problem's module is imported")
-            case ast.Subscript(value=ast.Attribute(attr="modules"), slice=ast.Constant(value="problem")):
-                yield Found("reference-used", node, "the problem's module is looked up")
-
-
-def _find_reference_operations(code: _Code, asked: _Code) -> Iterator[Found]:
-    """What the reference is about, and the submission leaves to PyTorch: products if it has any, else all."""
-    wanted = {name for node in asked.nodes if (name := _operation(asked, node))}
-    wanted = wanted & _PRODUCTS or wanted
-    wanted |= {name for family in _FAMILIES if family & wanted for name in family}
-    for node in code.nodes:
-        name = _operation(code, node)
-        if name in wanted:
-            yield Found("reference-operation", node, f"{code.text_of(node)}: PyTorch does what the reference does")
-
-
-def _operation(code: _Code, node: ast.AST) -> str:
-    """The name of PyTorch's operation that a node is a call of; "" where it is none."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return "__matmul__"
-    if not isinstance(node, ast.Call):
-        return ""
-    name = code.name_of(node.func)
-    last = name.rsplit(".", 1)[-1] if name else _word(node.func)
-    if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional."):
-        return ""  # a module's construction
-    if not name.startswith("torch."):
-        if not isinstance(node.func, ast.Attribute) or code.is_imported(node.func):
-            return ""
-        owner = node.func.value
-        if _is_self(owner):
-            last = code.modules.get(last, "")
-        elif _word(owner) in code.built:
-            return ""
-    last = last.rstrip("_")
-    return last if last in _OPERATIONS else ""
-
-
-_RULES: Sequence[Callable[[_Code], Iterable[Found]]] = (
+_RULES: Sequence[Callable[[Code], Iterable[Found]]] = (
     _find_names, _find_attributes, _find_libraries, _find_paths, _find_words_in_c, _find_patches,
-    _find_tensor_classes, _find_caches, _find_counters, _find_branches_on_data, _find_returns, _find_endless_loops,
-    _find_streams, _find_fallbacks, _find_decoys, _find_no_model, _find_problem,
+    _find_tensor_classes, *screen_forward.RULES, *screen_kernel.RULES,
 )  # fmt: skip
