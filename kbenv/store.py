@@ -17,6 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -97,6 +98,15 @@ class StoredTurn(StoredCall):
     verdict: Verdict | None = None
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What calls have taken together; a cost of None: that of one of them is not known."""
+
+    calls: int
+    tokens: int
+    cost_usd: float | None
+
+
 class Store:
     """The directory of one run.
 
@@ -160,10 +170,15 @@ class Store:
         """Every call on disk, as `read_calls`."""
         return read_calls(self.directory)
 
-    def spent(self) -> tuple[int, float | None]:
-        """How many calls are on disk, and what they have cost together; None when one of them has no known cost."""
-        costs = [call.cost_usd for call in self.calls()]
-        return len(costs), None if None in costs else sum(cost or 0.0 for cost in costs)
+    def spent(self) -> Spent:
+        """Of all calls on disk."""
+        calls = list(self.calls())
+        costs = [call.cost_usd for call in calls]
+        return Spent(
+            calls=len(calls),
+            tokens=sum((call.prompt_tokens or 0) + (call.completion_tokens or 0) for call in calls),
+            cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
+        )
 
     def write_text(self, name: str, text: str) -> None:
         """Put `text` into the file `name` of the run, at once.

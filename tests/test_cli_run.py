@@ -15,6 +15,7 @@ from kbenv.agents import Completion, Trajectory, Turn
 from kbenv.agents.model import ContextWindowError
 from kbenv.cli import main, run
 from kbenv.cli.agents import OpenedModel
+from kbenv.cli.summary import Row, print_table
 from kbenv.errors import ModelError, SandboxError
 from kbenv.sandbox.docker import DockerSettings
 from kbenv.store import Store, StoreError
@@ -351,6 +352,22 @@ def test_an_out_that_cannot_be_written_is_bad_usage_before_anything_is_asked(
     assert model.asked == []
 
 
+def test_what_a_run_took_is_that_of_every_call_of_reviews_too(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
+    use_model(monkeypatch, distinct())
+    agents = ["--agent", "reflect", "--agent", "single-shot", "--calls", "3"]
+    assert main(arguments(tmp_path, "some/model", *agents)) == 0
+    out = capsys.readouterr().out
+    # Reflect: an answer, a review of it, another answer. Single-shot: three answers. 15 tokens and a cent each.
+    assert "5 answers; 6 calls; 90 tokens; $0.0600;" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith(("reflect ", "single-shot "))]
+    assert [row[-4:] for row in rows if row[1] == "some/model"] == [
+        ["2", "3", "45", "$0.0300"], ["3", "3", "45", "$0.0300"]
+    ]  # fmt: skip
+
+
 def test_several_agents_and_models_share_a_budget_and_are_compared(
     tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +391,7 @@ def test_several_agents_and_models_share_a_budget_and_are_compared(
     assert len(list((tmp_path / "run").rglob("turn-*.json"))) == 16
 
 
-@pytest.mark.parametrize("agent", ["single-shot", "multi-turn", "search", "reflect"])
+@pytest.mark.parametrize("agent", ["single-shot", "multi-turn", "search", "reflect", "skills"])
 def test_every_agent_runs_from_the_command_line_and_goes_on_from_the_disk(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], agent: str
 ) -> None:
@@ -537,12 +554,12 @@ def test_malformed_limits_of_requests_are_bad_usage(
     assert "--at-once must be" in capsys.readouterr().err
 
 
-def make_rows() -> list[run._Row]:
+def make_rows() -> list[Row]:
     def turn(verdict: Verdict, reward: float) -> Turn:
         return Turn(0, 0, "", "", "", verdict, reward)
 
-    def row(problem: str, *turns: Turn, **more: Any) -> run._Row:
-        return run._Row(Trajectory(problem, "single-shot", "m", turns), **more)
+    def row(problem: str, *turns: Turn, **more: Any) -> Row:
+        return Row(Trajectory(problem, "single-shot", "m", turns), **more)
 
     return [
         row("core/level2/matmul_bias_swish_row_max", turn(make_verdict(speedup=12.345, memory=1.5), 1.43)),
@@ -555,7 +572,7 @@ def make_rows() -> list[run._Row]:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_is_readable_at_any_width(width: int) -> None:
     console = Console(width=width, record=True, file=io.StringIO())
-    run._print_table(console, make_rows())
+    print_table(console, make_rows())
     text = console.export_text()
     assert all(len(line) <= width for line in text.splitlines())
     for whole in ("NO_CUSTOM_KERNEL", "ILLEGAL_ACCESS", "12.3x", "[11.7, 13]", "1.50", "1.43", "FAULT"):

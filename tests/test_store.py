@@ -115,7 +115,7 @@ def test_a_truncated_turn_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"turn-000\.json cannot be read.*delete it"):
         store.load(PROBLEM, 0, 0)
     with pytest.raises(UsageError, match=r"turn-000\.json"):
-        store.spent()[1]
+        store.spent()
 
 
 def test_a_turn_that_was_moved_is_refused(tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ def test_a_directory_without_write_permission_is_a_usage_error(tmp_path: Path) -
 
 def test_costs_add_up_and_are_unknown_when_one_is(tmp_path: Path) -> None:
     store = Store(tmp_path, CONFIG)
-    assert store.spent()[1] == 0.0
+    assert store.spent().cost_usd == 0.0
     store.save(make_turn())
     store.save(make_turn(sample=1))
-    assert store.spent()[1] == 1.0
+    assert store.spent().cost_usd == 1.0
     store.save(make_turn(sample=2, cost_usd=None))
-    assert store.spent()[1] is None
+    assert store.spent().cost_usd is None
 
 
 def test_an_answer_is_on_disk_before_it_is_judged(tmp_path: Path) -> None:

@@ -7,17 +7,14 @@ models each pair of them is a run of its own, in a folder of its own under --out
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from kbenv.cli.agents import (
     OpenedModel,
@@ -32,14 +29,14 @@ from kbenv.cli.agents import (
     read_prompt_options,
 )
 from kbenv.cli.judging import add_devices_option, add_judging_options, open_pool
+from kbenv.cli.progress import Progress
 from kbenv.cli.report import print_report, read_report
+from kbenv.cli.summary import Played, Row, print_closing, print_comparison, print_table
 from kbenv.errors import ModelError, SandboxError, UsageError
 from kbenv.reward import DEFAULT_REWARD, REWARDS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kbenv.agents import Outcome, TextEnv, Trajectory, Turn
+    from kbenv.agents import TextEnv, Turn
     from kbenv.agents.catalog import Kind, Settings
     from kbenv.agents.model import Budget
     from kbenv.agents.recording import RecordedEvaluator
@@ -54,7 +51,6 @@ EXIT_BUDGET = 1
 EXIT_FAULT = 3
 EXIT_INTERRUPTED = 130
 
-NARROW_COLUMNS = 76
 TRAJECTORIES = "trajectories.jsonl"
 LEDGER = "ledger.jsonl"
 
@@ -114,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     models = [open_model(arguments, name, problems, throttle) for name in arguments.model]
     console = Console(highlight=False)
     started = time.monotonic()
-    progress = _Progress(console)
+    progress = Progress(console)
     alone = arguments.devices is None and arguments.parallel in (None, 1)
     with open_pool(arguments, progress.show_phase, progress.show_build, one_at_a_time=alone) as pool:
         prompt = read_prompt_options(arguments, pool)
@@ -139,21 +135,14 @@ def run(arguments: argparse.Namespace) -> int:
     for (this_run, rows), store in zip(tables, stores, strict=False):
         if len(runs) > 1:
             console.print(f"\n{this_run.title}", markup=False)
-        _print_table(console, rows)
+        print_table(console, rows)
         print_report(console, read_report(store.directory, problems_dir=arguments.problems_dir))
-    _print_closing(console, [row for _, rows in tables for row in rows], time.monotonic() - started, arguments.out)
+    every_row, spent = [row for _, rows in tables for row in rows], [store.spent() for store in stores]
+    print_closing(console, every_row, spent, time.monotonic() - started, arguments.out)
     if len(tables) > 1:
-        _print_comparison(console, tables)
-    return _exit_code([row for _, rows in tables for row in rows], stopped)
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One problem of the run: the turns that were judged, and the fault that ended them, if one did."""
-
-    trajectory: Trajectory
-    fault: str | None = None
-    excluded: bool = False
+        played = zip(tables, spent, strict=False)
+        print_comparison(console, [Played(of.kind.name, of.model.name, rows, took) for (of, rows), took in played])
+    return _exit_code(every_row, stopped)
 
 
 @dataclass(frozen=True)
@@ -190,13 +179,13 @@ class Run:
         )
 
     def play(
-        self, store: Store, budget: Budget | None, progress: _Progress, lanes: int
-    ) -> tuple[list[_Row], Stop | None]:
+        self, store: Store, budget: Budget | None, progress: Progress, lanes: int
+    ) -> tuple[list[Row], Stop | None]:
         """A row for each problem, and what stopped the run before its end, if something did."""
         from kbenv.agents.parallel import in_order
 
         tasks = [partial(self._play_one, problem, store, budget, progress) for problem in self.model.problems]
-        rows: list[_Row] = []
+        rows: list[Row] = []
         for row, stopped in in_order(tasks, lanes):
             rows.append(row)
             if stopped is not None:
@@ -205,8 +194,8 @@ class Run:
         return rows, None
 
     def _play_one(
-        self, problem: Problem, store: Store, budget: Budget | None, progress: _Progress
-    ) -> tuple[_Row, Stop | None]:
+        self, problem: Problem, store: Store, budget: Budget | None, progress: Progress
+    ) -> tuple[Row, Stop | None]:
         from kbenv.agents import Trajectory
         from kbenv.agents.model import BudgetedModel, ContextWindowError
         from kbenv.agents.recording import RecordedEvaluator, RecordedModel
@@ -221,8 +210,8 @@ class Run:
             turns.append(turn)
             progress.show(problem.id, turn, stored=not new, by_turn=not self.kind.one_answer)
 
-        def row(fault: str | None = None, excluded: bool = False) -> _Row:
-            return _Row(Trajectory(problem.id, self.kind.name, model.name, tuple(turns)), fault, excluded)
+        def row(fault: str | None = None, excluded: bool = False) -> Row:
+            return Row(Trajectory(problem.id, self.kind.name, model.name, tuple(turns)), fault, excluded)
 
         progress.begin(problem.id)
         try:
@@ -293,23 +282,23 @@ def make_budget(arguments: argparse.Namespace, stores: Sequence[Store]) -> Budge
     from kbenv.agents.model import Budget
 
     spent = [store.spent() for store in stores]
-    costs = [cost for _, cost in spent]
+    costs = [item.cost_usd for item in spent]
     return Budget(
         arguments.max_cost,
         arguments.max_calls,
         spent_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
-        calls=sum(calls for calls, _ in spent),
+        calls=sum(item.calls for item in spent),
     )
 
 
 def _play_all(
-    runs: Sequence[Run], stores: Sequence[Store], budget: Budget | None, progress: _Progress, lanes: int
-) -> tuple[list[tuple[Run, list[_Row]]], Stop | None]:
+    runs: Sequence[Run], stores: Sequence[Store], budget: Budget | None, progress: Progress, lanes: int
+) -> tuple[list[tuple[Run, list[Row]]], Stop | None]:
     """Every run's rows, and what stopped the last of them; a stop ends those after it too."""
     from kbenv.store import StoreError
 
     progress.expect(sum(run.answers * len(run.model.problems) for run in runs))
-    tables: list[tuple[Run, list[_Row]]] = []
+    tables: list[tuple[Run, list[Row]]] = []
     for this_run, store in zip(runs, stores, strict=True):
         if len(runs) > 1:
             progress.say(this_run.title)
@@ -336,193 +325,7 @@ def _write_files(this_run: Run, store: Store) -> None:
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
 
 
-class _Progress:
-    """A line for each judged answer, and below them a bar where there is a terminal."""
-
-    def __init__(self, console: Console) -> None:
-        self._has_ended = False
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.table import Column
-
-        # The description gives way first, so that the bar stays on one line of a narrow terminal.
-        described = Column(no_wrap=True, overflow="ellipsis", ratio=3)
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False, table_column=described),
-            BarColumn(bar_width=None, table_column=Column(ratio=2)),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-            expand=True,
-        )
-        self._task = self._bar.add_task("starting", total=None)
-        self._problem = self._phase = ""
-        self._builds: dict[str, str] = {}
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._has_ended = True
-        self._bar.stop()
-
-    def expect(self, answers: int) -> None:
-        """So many answers at most."""
-        self._bar.update(self._task, total=answers)
-
-    def show_phase(self, phase: str) -> None:
-        """What the judge is doing, beside the bar."""
-        self._phase = phase
-        builds = f"({', '.join(self._builds.values())})" if self._builds else ""
-        self._bar.update(self._task, description=" ".join(filter(None, (self._problem, phase, builds))))
-
-    def show_build(self, worker: str, doing: str) -> None:
-        """What a build worker is doing, behind the judge's phase; a fault is a line of its own."""
-        if doing.startswith("building"):
-            self._builds = {**self._builds, worker: doing}
-        else:
-            self._builds = {name: other for name, other in self._builds.items() if name != worker}
-        if doing.startswith("failed"):
-            self.say(f"{worker} {doing}")
-        self.show_phase(self._phase)
-
-    def begin(self, problem: str) -> None:
-        self._problem = problem
-        self.show_phase("")
-
-    def say(self, line: str) -> None:
-        if self._has_ended:
-            return  # what an interrupted lane still has to say
-        self._console.print(line, markup=False, soft_wrap=True)
-
-    def show(self, problem: str, turn: Turn, *, stored: bool, by_turn: bool) -> None:
-        """One judged answer; `stored` when it was judged in an earlier run."""
-        place = f"sample {turn.sample} turn {turn.index}" if by_turn else f"sample {turn.sample}"
-        self.say(f"{problem} {place}: {_outcome(turn)}{' (from disk)' if stored else ''}")
-        self._bar.advance(self._task)
-
-    def finish_problem(self, needless: int) -> None:
-        """Count the answers that an early end made needless."""
-        self._bar.advance(self._task, max(0, needless))
-
-
-def _outcome(turn: Turn) -> str:
-    if turn.verdict is None:
-        return "done"
-    outcome = "" if turn.outcome == "answered" else f"({turn.outcome})"
-    return " ".join(part for part in (turn.verdict.status.value, outcome, _speedup(turn, " ")) if part)
-
-
-def _speedup(turn: Turn, separator: str) -> str:
-    interval = turn.verdict.speedup if turn.verdict is not None else None
-    if interval is None:
-        return ""
-    return f"{interval.value:.3g}x{separator}[{interval.low:.3g}, {interval.high:.3g}]"
-
-
-def _print_table(console: Console, rows: Sequence[_Row]) -> None:
-    """One line for each problem: its best turn, or where none is credited the one with the highest reward."""
-    from rich.table import Table
-    from rich.text import Text
-
-    narrow = console.width < NARROW_COLUMNS
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("problem", overflow="fold")
-    table.add_column("status", no_wrap=True)
-    table.add_column("ok", justify="right", no_wrap=True)
-    table.add_column("speedup", no_wrap=True)
-    table.add_column("mem", justify="right", no_wrap=True)
-    table.add_column("reward", justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in _cells(row, "\n" if narrow else " ")))  # Text: a bracket is no markup
-    console.print()
-    console.print(table)
-
-
-def _cells(row: _Row, separator: str) -> tuple[str, ...]:
-    trajectory = row.trajectory
-    judged = [turn for turn in trajectory.turns if turn.verdict is not None]
-    credited = sum(turn.speedup is not None for turn in judged)
-    ok = f"{credited}/{len(judged)}"
-    shown = trajectory.best or max(judged, key=lambda turn: turn.reward, default=None)
-    if row.excluded:
-        return trajectory.problem, "EXCLUDED", "", "", "", ""
-    if row.fault is not None or shown is None or shown.verdict is None:
-        return trajectory.problem, "FAULT" if row.fault is not None else "-", ok, "", "", ""
-    memory = shown.verdict.memory
-    return (
-        trajectory.problem,
-        shown.verdict.status.value,
-        ok,
-        _speedup(shown, separator),
-        "" if memory is None else f"{memory.ratio:.2f}",
-        f"{shown.reward:.2f}",
-    )
-
-
-def _print_closing(console: Console, rows: Sequence[_Row], seconds: float, out: Path) -> None:
-    turns = [turn for row in rows for turn in row.trajectory.turns]
-    credited = sum(row.trajectory.best is not None for row in rows)
-    tokens = sum((turn.prompt_tokens or 0) + (turn.completion_tokens or 0) for turn in turns)
-    costs = [turn.cost_usd for turn in turns]
-    cost = "cost unknown" if None in costs else f"${sum(cost or 0.0 for cost in costs):.4f}"
-    parts = [
-        f"credited {credited}/{len(rows)} problems",
-        f"{len(turns)} answers{_outcomes(turns)}",
-        f"{tokens:,} tokens",
-        cost,
-        f"{seconds:.0f} s",
-    ]
-    console.print()
-    console.print("; ".join(parts), markup=False)
-    console.print(f"trajectories in {out}", markup=False, soft_wrap=True)
-    for row in rows:
-        if row.fault is not None:
-            console.print(f"fault: {row.trajectory.problem}: {row.fault}", markup=False)
-
-
-def _outcomes(turns: Sequence[Turn]) -> str:
-    """How many answers were none, in words; empty when there were none such."""
-    words: dict[Outcome, str] = {
-        "cut-off": "cut off at the token limit: see --max-tokens",
-        "empty": "empty",
-        "refused": "refused",
-        "filtered": "stopped by the service's content filter",
-    }
-    counts = Counter(turn.outcome for turn in turns)
-    found = [f"{counts[outcome]} {words[outcome]}" for outcome in words if counts[outcome]]
-    return f" ({'; '.join(found)})" if found else ""
-
-
-def _print_comparison(console: Console, tables: Sequence[tuple[Run, list[_Row]]]) -> None:
-    """One line for each agent and model: the geometric mean of its best speedups, and what it took."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("agent", "model", "credited", "speedup", "answers", "tokens", "cost"):
-        table.add_column(name, overflow="fold")
-    for this_run, rows in tables:
-        turns = [turn for row in rows for turn in row.trajectory.turns]
-        best = [row.trajectory.best.speedup or 0.0 for row in rows if row.trajectory.best is not None]
-        costs = [turn.cost_usd for turn in turns]
-        tokens = sum((turn.prompt_tokens or 0) + (turn.completion_tokens or 0) for turn in turns)
-        cells = (
-            this_run.kind.name, this_run.model.name, f"{len(best)}/{len(rows)}",
-            f"{math.prod(best) ** (1 / len(best)):.3g}x" if best else "", str(len(turns)), f"{tokens:,}",
-            "unknown" if None in costs else f"${sum(cost or 0.0 for cost in costs):.4f}",
-        )  # fmt: skip
-        table.add_row(*map(Text, cells))
-    console.print()
-    console.print(table)
-
-
-def _exit_code(rows: Sequence[_Row], stopped: Stop | None) -> int:
+def _exit_code(rows: Sequence[Row], stopped: Stop | None) -> int:
     from kbenv.agents.model import BudgetSpentError
 
     if any(row.fault is not None for row in rows):
