@@ -400,7 +400,7 @@ def test_every_agent_runs_from_the_command_line_and_goes_on_from_the_disk(
     model = distinct()
     use_model(monkeypatch, model)
     more = ["--agent", agent, "--calls", "6"]
-    more += [] if agent == "single-shot" else ["--context", "summary", "--context-answers", "1"]
+    more += [] if agent in ("single-shot", "skills") else ["--context", "summary", "--context-answers", "1"]
     assert main(arguments(tmp_path, "some/model", *more)) == 0
     assert len(model.asked) == 6
     first = capsys.readouterr().out
