@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kbenv.audit import Audit, Distribution, is_random
+from kbenv.audit import Audit, is_random
+from kbenv.audit_fact import Distribution
 from kbenv.cli.audit import row
 
 

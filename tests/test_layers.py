@@ -25,8 +25,8 @@ LAYERS = (
     {"kbenv.pool"},
     {"kbenv.evaluator"},
     {
-        "kbenv.audit", "kbenv.baseline", "kbenv.build_worker", "kbenv.case", "kbenv.category", "kbenv.corpus",
-        "kbenv.diagnosis", "kbenv.extraction",
+        "kbenv.audit", "kbenv.audit_fact", "kbenv.baseline", "kbenv.build_worker", "kbenv.case", "kbenv.category",
+        "kbenv.corpus", "kbenv.diagnosis", "kbenv.extraction",
         "kbenv.feedback", "kbenv.gpu", "kbenv.machine_code", "kbenv.metrics", "kbenv.profile", "kbenv.prompt",
         "kbenv.provenance", "kbenv.record", "kbenv.repro", "kbenv.reward", "kbenv.screen",
         "kbenv.screen_forward", "kbenv.screen_kernel", "kbenv.screen_source", "kbenv.spaces",

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kbenv.audit import Audit, State, varying
+from kbenv.audit import Audit, varying
+from kbenv.audit_fact import State
 from kbenv.cli.audit import rules
 from kbenv.errors import SandboxError, UsageError
 from kbenv.evaluator import Evaluator
