@@ -177,6 +177,16 @@ def _record(type_name: Sequence[str], fields: dict[str, Any]) -> Any:
     return made
 
 
+def structure_of(tree: Tree) -> Any:
+    """The structure without constants' values and the list/tuple distinction, which no caller can rely on."""
+    ((kind, content),) = tree.items()
+    if kind in ("list", "tuple"):
+        return [structure_of(item) for item in content]
+    if kind == "dict":
+        return {key: structure_of(item) for key, item in content.items()}
+    return "tensor" if kind == "tensor" else content
+
+
 def flatten_output(value: Any, device: str) -> tuple[Tree, list[torch.Tensor]]:
     """`flatten` of an output: every value a leaf of its own, in the order of sorted keys, Python numbers 0-d tensors.
 

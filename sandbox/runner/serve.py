@@ -30,6 +30,7 @@ from ..layout import (
     leaf_from_json,
     leaf_of,
     map_tensors,
+    structure_of,
     unflatten,
 )
 from ..wire import Channel, ClosedError, Message
@@ -48,6 +49,7 @@ from .truncated import TruncatedProducts
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _SHORT_MS, _SHORT_CALLS = 2.0, 20
+_WORDS = 200
 
 
 def serve(channel: Channel, request: Message) -> None:
@@ -249,7 +251,7 @@ class Runner(Tools):
             tree, tensors = flatten_output(outputs, self._device)
         finally:
             torch.set_default_dtype(before)
-        if _shape_of(tree) != _shape_of(self._output_tree):
+        if structure_of(tree) != structure_of(self._output_tree):
             raise Mismatch("shape", "in float64 the output has another structure")
         for view, tensor, leaf in zip(self._exact.views(0), tensors, self._exact.layout.leaves, strict=True):
             if tensor.shape != leaf.shape or tensor.dtype != leaf.torch_dtype:
@@ -442,10 +444,9 @@ class Runner(Tools):
             tensors = [outputs]
         else:
             tree, tensors = flatten_output(outputs, self._device)
-            if _shape_of(tree) != _shape_of(self._output_tree):
-                raise Mismatch(
-                    "shape", f"expected an output of structure {_words(self._output_tree)}, found {_words(tree)}"
-                )
+            if structure_of(tree) != structure_of(self._output_tree):
+                expected, found = (str(structure_of(it))[:_WORDS] for it in (self._output_tree, tree))
+                raise Mismatch("shape", f"expected an output of structure {expected}, found {found}")
         for index, (tensor, leaf) in enumerate(zip(tensors, self._outputs.layout.leaves, strict=True)):
             if tensor.shape != leaf.shape:
                 raise Mismatch("shape", f"output {index}: expected shape {leaf.shape}, found {tuple(tensor.shape)}")
@@ -496,17 +497,3 @@ class Runner(Tools):
     def _synchronize(self) -> None:
         if self._device == "cuda":
             torch.cuda.synchronize()
-
-
-def _shape_of(tree: Message) -> Any:
-    """The structure without constants' values and the list/tuple distinction, which no caller can rely on."""
-    ((kind, content),) = tree.items()
-    if kind in ("list", "tuple"):
-        return [_shape_of(item) for item in content]
-    if kind == "dict":
-        return {key: _shape_of(item) for key, item in content.items()}
-    return "tensor" if kind == "tensor" else content
-
-
-def _words(tree: Message) -> str:
-    return str(_shape_of(tree))[:200]
