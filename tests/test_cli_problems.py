@@ -144,10 +144,14 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
     assert capsys.readouterr().err == "kbenv: interrupted\n"
 
 
-def test_a_fault_in_kbenv_itself_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_kbenv_itself_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("kbenv.cli.problems.list_problems", _raiser(AssertionError("a bug")))
-    with pytest.raises(AssertionError):
-        main(["problems", "list"])
+    assert main(["problems", "list"]) == kbenv.cli.EXIT_FAULT == 3
+    error = capsys.readouterr().err
+    assert error.startswith("Traceback")
+    assert error.endswith("AssertionError: a bug\n")
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:
