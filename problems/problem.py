@@ -70,7 +70,8 @@ class Comparator:
 
     Attributes:
         kind: "allclose" (every element within a tolerance), "matched" (a share of them), "exact", "metrics" (cosine
-            similarity, relative L1, RMSE), "custom" (a checker of the set's), "distribution" (of random outputs).
+            similarity, relative L1, RMSE), "custom" (a checker of the set's), "distribution" (outputs are random by
+            contract, and the judge compares their distributions).
         parameters: its numbers, by the set's own names.
     """
 
@@ -103,7 +104,6 @@ class Contract:
         in_place: positions of the arguments that the reference writes into, -1 for all of them; what becomes of them is
             judged as well.
         destination: whether the set's submissions write into outputs that they are given.
-        random: whether the outputs are random by contract.
         processes: how many processes of a group run the reference at once.
         entry: what the set's own submissions define.
         adapter: Python that defines `ModelNew` after a submission that defines only `entry`; empty where there is none.
@@ -120,7 +120,6 @@ class Contract:
     outputs: tuple[Output, ...] = ()
     in_place: tuple[int, ...] = ()
     destination: bool = False
-    random: bool = False
     processes: int = 1
     entry: str = ENTRY
     adapter: str = ""
@@ -248,10 +247,6 @@ class Problem:
             return f"it is defined in {self.dtype}; judge it with --precision {self.dtype}"
         if kind == "custom" and "_kbenv_check" not in self.source:
             return "its set compares by a checker of its own, which its loader does not hand on yet"
-        if kind == "distribution":
-            return "its set compares by a distance between distributions, which the judge does not do yet"
-        if contract.random:
-            return "its outputs are random by contract, and the judge compares values"
         if contract.processes > 1:
             return f"it runs in a group of {contract.processes} processes, and the judge runs one"
         return contract.unsupported

@@ -739,8 +739,6 @@ def test_a_problem_of_several_cases_is_judged_on_all_of_them_or_on_one(hard: Pat
         (Contract(dtype="mixed"), "several floating types"),
         (Contract(dtype="bf16"), "judge it with --precision bf16"),
         (Contract(comparator=Comparator("custom")), "a checker of its own"),
-        (Contract(comparator=Comparator("distribution")), "a distance between distributions"),
-        (Contract(random=True), "random by contract"),
         (Contract(processes=8), "a group of 8 processes"),
         (Contract(unsupported="it wants a printer"), "it wants a printer"),
     ],

@@ -6,6 +6,7 @@ what it reads.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -93,12 +94,14 @@ def load_file(path: Path, id: str) -> Problem:
     text = file.read_text(path)
     if function_test.is_one(text) and "def get_init_inputs" not in text:
         return function_test.load(id, path, Contract(reference="function"))
-    if not set(REQUIRED_NAMES) & set(defined_names(file.parse(text, path).body)):
+    tree = file.parse(text, path)
+    if not set(REQUIRED_NAMES) & set(defined_names(tree.body)):
         raise ProblemNotFoundError(
             f"{path}: found no {', no '.join(REQUIRED_NAMES)}, and no line of #; one file is in one of these formats:"
             f"{_listed(FORMATS[:2])}"
         )
-    return file.from_source(text, path=path, id=id, name=path.stem, level=None)
+    contract = file.declared(ast.get_docstring(tree) or "")
+    return file.from_source(text, path=path, id=id, name=path.stem, level=None, contract=contract)
 
 
 def _listed(formats: Sequence[str]) -> str:

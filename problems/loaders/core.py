@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kbenv.problems.loaders import file
-from kbenv.problems.problem import Case, Contract, Origin, Problem
+from kbenv.problems.problem import Case, Origin, Problem
 
 PREFIX = "core/"
 EXERCISES: Mapping[str, str] = {
@@ -31,7 +31,6 @@ _FOLDER = Path(__file__).resolve().parent.parent / "core"
 _LEVELS = (1, 2, 3, 4)
 _ORIGIN = Origin("core", "https://pypi.org/project/kbenv", "MIT")
 _CATEGORY = re.compile(r"^Category: ([\w ]+)\.", re.MULTILINE)
-_WRITES = re.compile(r"^Writes: ([\d, ]+)\.$", re.MULTILINE)
 _BOUND = re.compile(r"^Bound: ([\d.]+) GB(?:, ([\d.]+) TFLOP)?\.", re.MULTILINE)
 
 
@@ -52,14 +51,14 @@ def load(id: str, path: Path) -> Problem:
     """
     text = file.read_text(path)
     words = ast.get_docstring(file.parse(text, path)) or ""
-    category, bound, writes = _CATEGORY.search(words), _BOUND.search(words), _WRITES.search(words)
+    category, bound = _CATEGORY.search(words), _BOUND.search(words)
     hints: dict[str, float] = {}
     if bound is not None:
         hints = {"bytes": float(bound[1]) * 1e9, "flops": float(bound[2] or 0) * 1e12}
     return file.from_source(
         text, path=path, id=id, name=path.stem, level=int(path.parent.name.removeprefix("level")), origin=_ORIGIN,
         category=category[1] if category else None, hints=hints, cases=_cases(path.with_suffix(".json")),
-        contract=Contract(in_place=tuple(map(int, writes[1].split(","))) if writes else ()),
+        contract=file.declared(words),
     )  # fmt: skip
 
 

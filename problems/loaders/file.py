@@ -6,6 +6,7 @@ The file is read and parsed, never executed.
 from __future__ import annotations
 
 import ast
+import re
 import stat
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,6 +15,8 @@ from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.problem import (
     REQUIRED_NAMES,
     SIZES_NAME,
+    Comparator,
+    Contract,
     Problem,
     constant_assignments,
     defined_names,
@@ -22,6 +25,9 @@ from kbenv.problems.problem import (
 
 MAX_SOURCE_BYTES = 5_000_000
 DEVICE_TYPES = ("gpu", "cpu")
+
+_WRITES = re.compile(r"^Writes: ([\d, ]+)\.$", re.MULTILINE)
+_RANDOM = re.compile(r"^Outputs: random\.$", re.MULTILINE)
 
 Sizes = dict[str, dict[str, int | float]]
 
@@ -118,6 +124,15 @@ def parse(source: str, path: Path) -> ast.Module:
         raise ProblemNotFoundError(f"{path}: not valid Python: line {e.lineno}: {e.msg}") from e
     except (RecursionError, MemoryError) as e:
         raise ProblemNotFoundError(f"{path}: not valid Python: nested too deeply for the parser") from e
+
+
+def declared(words: str) -> Contract:
+    """What a file's docstring says of it: "Writes: 0, 1." names arguments, "Outputs: random." is a comparison."""
+    writes = _WRITES.search(words)
+    return Contract(
+        in_place=tuple(int(part) for part in writes[1].split(",") if part.strip()) if writes else (),
+        comparator=Comparator("distribution" if _RANDOM.search(words) else "allclose"),
+    )
 
 
 def _find_sizes(tree: ast.Module, path: Path) -> Sizes:

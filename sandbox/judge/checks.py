@@ -189,6 +189,8 @@ def prepare_probe(job: Job, probe: str, seed: int, *, first: int) -> str | None:
 
 
 def words_of(comparison: Comparison, where: str) -> str:
+    if comparison.reason is not None:
+        return f"{where}: {comparison.reason}"
     text = (
         f"{where}: {comparison.mismatched} of {comparison.elements} elements differ; "
         f"largest absolute error {comparison.max_abs_error:.3g}, relative {comparison.max_rel_error:.3g}"

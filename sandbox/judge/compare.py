@@ -45,6 +45,9 @@ class Comparison:
     tolerance_used: float = 0.0
     """The largest share of a calibrated tolerance that any element or block used; above 1 it is outside."""
 
+    reason: str | None = None
+    """Of distributions that differ: which output, in what, and by how much."""
+
     def add_errors(self, index: int, absolute: float, relative: float) -> None:
         """Two finite float64 numbers may be further apart than one can say; a verdict's numbers are finite."""
         self.max_abs_error = min(max(self.max_abs_error, absolute), sys.float_info.max)
@@ -59,6 +62,7 @@ class Comparison:
         self.max_rel_error = max(self.max_rel_error, other.max_rel_error)
         self.looked_closer += other.looked_closer
         self.first = self.first or other.first
+        self.reason = self.reason or other.reason
         self.tolerance_used = max(self.tolerance_used, other.tolerance_used)
         if other.widened_to is not None:
             self.widened_to = max(self.widened_to or 0.0, other.widened_to)
@@ -80,6 +84,8 @@ class Comparison:
             evidence["loss"] = self.loss
         if self.looked_closer:
             evidence["looked_closer"] = self.looked_closer
+        if self.reason is not None:
+            evidence["reason"] = self.reason
         return evidence | ({"first_mismatch": self.first} if self.first else {})
 
 
