@@ -129,7 +129,7 @@ class DistributionRule(_OwnRule):
         job, standard, self._standard = self._job, self._standard, False
         self._choose(calls=1)
         slots, others = range(slot, slot + 1), list[_Pair]()
-        found = self._found(slots)
+        found = self._found(job.store.snapshot, slots)
         if standard:
             job.call_submission("standard", first=slot, calls=1, gated=False)
             again = self._samples(job.store.snapshot, slots)
@@ -139,11 +139,11 @@ class DistributionRule(_OwnRule):
             raise _weak(comparison)
         return comparison
 
-    def judge_timed(self, first: int, calls: int) -> Comparison:
+    def judge_timed(self, first: int, calls: int, found: Arena) -> Comparison:
         """As many elements of a whole turn as of a check, and no means: no submission can tell which it is."""
         self._choose(calls)
         slots = range(first, first + calls)
-        comparison = self._hold(slots, self._found(slots), [], None)
+        comparison = self._hold(slots, self._found(found, slots), [], None)
         if isinstance(comparison, str):
             raise _weak(comparison)
         return comparison
@@ -243,13 +243,13 @@ class DistributionRule(_OwnRule):
             self._places.append(places[some] if len(places) > most else places)
         self._lags = [secrets.choice(lags_of(leaf.shape)) << leaf.torch_dtype.is_complex for leaf in leaves]
 
-    def _found(self, slots: range) -> _Samples | None:
+    def _found(self, arena: Arena, slots: range) -> _Samples | None:
         """Of the submission; None where it has NaN or infinities and the reference has none."""
-        store, device = self._job.store, self._job.device
+        expected, device = self._job.store.expected, self._job.device
         for slot in slots:
-            if count_nonfinite(store.snapshot, slot, device) and not count_nonfinite(store.expected, slot, device):
+            if count_nonfinite(arena, slot, device) and not count_nonfinite(expected, slot, device):
                 return None
-        return self._samples(store.snapshot, slots)
+        return self._samples(arena, slots)
 
     def _samples(self, arena: Arena, slots: range) -> _Samples:
         found = []
