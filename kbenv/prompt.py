@@ -90,7 +90,7 @@ def render_prompt(
         UsageError: there is no such language, or examples are wanted in one that has none.
     """
     options = options or PromptOptions()
-    languages = _languages(backend, device)
+    languages = _languages(problem, backend, device)
     return render(
         "single_turn.j2",
         problem=problem,
@@ -135,9 +135,12 @@ def nearest_example(problem: Problem) -> str:
     return "elementwise"
 
 
-def _languages(backend: str, device: str) -> tuple[Backend, ...]:
+def _languages(problem: Problem, backend: str, device: str) -> tuple[Backend, ...]:
+    """Those of the device that the problem's set admits; where it admits none of them, what it admits."""
     if backend == AUTO:
-        return backends_for(device)
+        admitted = [find_backend(name) for name in problem.contract.backends or backend_names()]
+        every = tuple(language for language in admitted if language is not None)
+        return tuple(language for language in backends_for(device) if language in every) or every
     known = find_backend(backend)
     if known is None:
         raise UsageError(f"backend must be one of {', '.join((AUTO, *backend_names()))}; found {backend!r}")

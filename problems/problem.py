@@ -80,46 +80,33 @@ class Comparator:
 
 
 @dataclass(frozen=True)
-class Output:
-    """One output as the set declares it: sizes are numbers or names of sizes; shape () is a number."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
 class Contract:
     """What a set asks of a submission beyond KernelBench's format, whose own contract is the default.
 
+    Everything here has a consequence. What the judge finds out by itself is not declared: how forward takes its inputs
+    (as `get_inputs` returns them), what comes out (as the reference's does), and whether there are weights.
+
     Attributes:
-        reference: what the set's reference is: a module, a function, a Triton or library operator, a backward pass.
-        arguments: how forward takes its inputs: each by position, by name, or as nested lists with non-tensors in them.
-        weights: how both models come to the same weights.
+        reference: what the set's reference is: a module, a function, a Triton or library operator, a backward pass;
+            `kbenv problems import` counts them.
         dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
             several; None where the protocol's precision decides.
         comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched"; for
             "custom" the source defines `_kbenv_check(arguments, output)`.
-        outputs: what is declared of them; empty where nothing is.
         in_place: positions of the arguments that the reference writes into, -1 for all of them; what becomes of them is
             judged as well.
-        destination: whether the set's submissions write into outputs that they are given.
         processes: how many processes of a group run the reference at once.
         entry: what the set's own submissions define.
         adapter: Python that defines `ModelNew` after a submission that defines only `entry`; empty where there is none.
         backends: the kernel languages that the set admits, by name; None for any.
-        requires: packages that the reference imports besides PyTorch.
+        requires: packages that the reference imports besides PyTorch; `kbenv problems import` names them.
         unsupported: what else the judge cannot do for it, in words; None when there is nothing.
     """
 
     reference: Literal["module", "function", "operator", "backward"] = "module"
-    arguments: Literal["positional", "keyword", "nested"] = "positional"
-    weights: Literal["reseed", "state_dict", "shared", "none"] = "state_dict"
     dtype: Dtype | None = None
     comparator: Comparator = Comparator()
-    outputs: tuple[Output, ...] = ()
     in_place: tuple[int, ...] = ()
-    destination: bool = False
     processes: int = 1
     entry: str = ENTRY
     adapter: str = ""

@@ -549,7 +549,6 @@ def test_a_definition_s_workloads_are_cases(tmp_path: Path, make: Callable[[Path
     assert problem.id == id
     assert [case.constants for case in problem.cases] == [{"rows": 3, "alpha": 2.0}, {"rows": 5, "alpha": 2.0}]
     assert problem.contract.comparator.kind == "matched"
-    assert problem.contract.outputs[0].shape == ("rows", "half")
     (x, i, alpha), (output,) = run(problem.for_case("0"))
     assert alpha == 2.0
     assert torch.equal(output, x[:, :3] * 2.0 + i.unsqueeze(1))
@@ -802,6 +801,7 @@ def test_import_tells_what_a_folder_is(robust: Path, capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert "robust-kbench: func_forward.py" in text
     assert "2 of 2 load; licence Apache-2.0: for training and evaluation; version unknown" in text
+    assert "references: 1 backward, 1 module\n" in text
     assert "2\tyes, on all its cases\trobust-kbench/scale" in text
     write(robust / "tasks" / "scale" / "config_backward.json", "{")
     assert main(["problems", "import", str(robust)]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -119,6 +120,7 @@ def _import(arguments: argparse.Namespace) -> int:
     else:
         print(f"{arguments.path}: {form}")
         print(f"{len(problems)} of {len(problems) + len(refused)} load; {_licence(problems)}")
+        print(_references(problems))
         print_table(("PROBLEMS", "JUDGED", "SUCH AS"), _judged_table(problems))
     return EXIT_REFUSED if refused else 0
 
@@ -129,6 +131,14 @@ def _licence(problems: Sequence[Problem]) -> str:
         return "no licence is known"
     use = "for training and evaluation" if origin.may_train else "for evaluation alone"
     return f"licence {origin.licence}: {use}; version {origin.version or 'unknown'}"
+
+
+def _references(problems: Sequence[Problem]) -> str:
+    """Of which kinds they are, and what they need."""
+    kinds = Counter(problem.contract.reference for problem in problems)
+    needs = sorted({package for problem in problems for package in problem.contract.requires})
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "none"
+    return f"references: {counted}" + (f"; some need, besides PyTorch, {', '.join(needs)}" if needs else "")
 
 
 def _judged_table(problems: Sequence[Problem]) -> list[tuple[str, str, str]]:

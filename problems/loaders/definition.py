@@ -20,7 +20,7 @@ from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
 from kbenv.problems.loaders.checkout import commit_of
 from kbenv.problems.loaders.reduction import precision_of
-from kbenv.problems.problem import Case, Comparator, Contract, Origin, Output, Problem, defined_names
+from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, defined_names
 
 SOL, FLASHINFER = "sol-execbench/", "flashinfer-bench/"
 FORMAT = "SOL-ExecBench, FlashInfer-Bench: definition.json and workload.jsonl, or definitions/ and workloads/"
@@ -109,13 +109,9 @@ def load(id: str, path: Path) -> Problem:
         category=definition.op_type, tags=tuple(definition.tags), cases=cases if len(cases) > 1 else (),
         origin=Origin(origin.name, origin.url, origin.licence, version=commit_of(path.parent)),
         contract=Contract(
-            reference="backward" if definition.op_type == "backward" else "operator", weights="none",
+            reference="backward" if definition.op_type == "backward" else "operator",
             dtype=precision_of(floats) if floats else None, comparator=Comparator("matched", tolerance),
-            outputs=tuple(
-                Output(name, item.dtype, tuple(int(axis) if axis.isdigit() else axis for axis in item.shape or []))
-                for name, item in definition.outputs.items()
-            ),
-            destination=True, entry=_SOLUTION_ENTRY, adapter=_adapter(definition),
+            entry=_SOLUTION_ENTRY, adapter=_adapter(definition),
         ),
     )  # fmt: skip
 

@@ -103,7 +103,7 @@ def load(id: str, path: Path, contract: Contract, modules: dict[str, Path] | Non
     return file.from_source(
         "\n".join(part.strip("\n") + "\n\n" for part in parts).rstrip() + "\n",
         path=path, id=id, name=path.stem, level=None, shown=_with_stub(shown),
-        contract=replace(contract, arguments="nested", weights="none", in_place=(-1,) if in_place else (),
+        contract=replace(contract, in_place=(-1,) if in_place else (),
                          entry=functions[0], adapter=adapter), **facts,
     )  # fmt: skip
 

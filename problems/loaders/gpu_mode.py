@@ -101,7 +101,7 @@ def load(id: str, path: Path) -> Problem:
         "\n\n".join(part.strip("\n") + "\n" for part in parts), path=path, id=id, name=path.parent.name, level=None,
         cases=cases, shown=f"{shown}\n\n\ndef get_init_inputs():\n    return []\n",
         contract=Contract(
-            reference="function", arguments="nested", weights="none", dtype=precision_of(types) if types else None,
+            reference="function", dtype=precision_of(types) if types else None,
             comparator=comparator, in_place=(0,) if _WRITES.search(reference) else (),
             processes=max([1, *(int(case.constants["CASE"].get("world_size", 1)) for case in cases)]),
             entry=_ENTRY, adapter="import torch\n\n\n" + _MODEL.format(model="ModelNew", function=_ENTRY).strip(),

@@ -55,7 +55,7 @@ def load(id: str, path: Path) -> Problem:
             "kernelbench-hard", "https://github.com/Infatoshi/KernelBench-Hard", "MIT", version=commit_of(path.parent)
         ),
         contract=Contract(
-            weights="state_dict", dtype=_dtype(text), entry="Model", adapter="ModelNew = Model",
+            dtype=_dtype(text), entry="Model", adapter="ModelNew = Model",
             comparator=Comparator("custom" if lenient else "allclose", _tolerances(facts)), requires=tuple(requires),
         ),
         hints={name: facts[key] for key, name in _HINTS.items() if key in facts},

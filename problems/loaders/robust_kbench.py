@@ -96,7 +96,7 @@ def load(id: str, path: Path) -> Problem:
     return file.from_source(
         f"{text}\n\n{_SETTINGS}{machinery}", path=path, id=id, name=name, level=_level(path),
         cases=tuple(_cases(path.with_name(path.name.replace("func_", "config_").replace(".py", ".json")))),
-        contract=Contract(reference="backward" if backward else "module", arguments="positional"),
+        contract=Contract(reference="backward" if backward else "module"),
         tags=("backward",) if backward else (),
         origin=Origin(
             "robust-kbench", "https://github.com/SakanaAI/robust-kbench", "Apache-2.0", version=commit_of(path.parent)

@@ -207,7 +207,7 @@ class DistributionRule(_OwnRule):
                 return f"output {index} has {size} elements, too few to tell one distribution from another"
             if limit > _MOST_ALLOWED:
                 return (
-                    f"the elements of output {index} depend on each other: a distance of {limit:.2g} {name} may be "
+                    f"the elements of output {index} depend on each other: a distance of {limit:.3g} {name} may be "
                     f"chance, and more than {_MOST_ALLOWED} is too much to tell distributions apart"
                 )
         return None

@@ -143,3 +143,5 @@ def test_weights_come_from_the_references_state_when_names_match_else_from_the_s
     reordered = submission(linear).replace("super().__init__()", "super().__init__()\n        torch.rand(7)")
     verdict = get_evaluator("verified brisk").evaluate(linear, reordered)
     assert (verdict.status, verdict.weights) == (Status.PASSED, "state_dict")
+    plain = problem("    def forward(self, x):\n        return torch.relu(x)")
+    assert get_evaluator("verified brisk").evaluate(plain, submission(plain)).weights == "none"
