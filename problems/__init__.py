@@ -138,13 +138,19 @@ def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _En
     if all(name.startswith(core.PREFIX) for name in wanted):
         return entries
     if problems_dir is not None:
-        return entries | _entries_of(problems_dir.expanduser())
+        folder = problems_dir.expanduser()
+        if not any(loader.recognises(folder) for loader in LOADERS):
+            kernelbench.find(folder)  # says what was expected there
+        return entries | _entries_of(folder)
     if checkout := os.environ.get(kernelbench.ENVIRONMENT_VARIABLE):
         entries |= _entries(kernelbench.find(Path(checkout)), kernelbench.load)
     for folder in filter(None, os.environ.get(SETS_VARIABLE, "").split(os.pathsep)):
         if not Path(folder).expanduser().exists():
             raise ProblemNotFoundError(f"{SETS_VARIABLE} names {folder}, and there is no such folder")
-        entries |= _entries_of(Path(folder).expanduser())
+        try:
+            entries |= _entries_of(Path(folder).expanduser())
+        except ProblemNotFoundError as e:
+            raise ProblemNotFoundError(f"{SETS_VARIABLE} names {e}") from e
     for name in wanted:
         if name.startswith(kernelbench.PREFIX) and not any(id.startswith(kernelbench.PREFIX) for id in entries):
             raise ProblemNotFoundError(
@@ -156,8 +162,6 @@ def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _En
 
 def _entries_of(folder: Path) -> dict[str, _Entry]:
     """Those of a checkout of any set that is known."""
-    if not any(loader.recognises(folder) for loader in LOADERS):
-        kernelbench.find(folder)  # says what was expected there
     loader = recognise(folder)
     return _entries(loader.find(folder), loader.load)
 

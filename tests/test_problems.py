@@ -126,7 +126,7 @@ def test_without_a_checkout_everything_else_is_listed() -> None:
 
 
 def test_a_broken_checkout_does_not_hide_core_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KBENV_KERNELBENCH", str(tmp_path / "missing"))
+    monkeypatch.setenv("KBENV_KERNELBENCH", str(tmp_path / "none"))
     assert load_problem("core/level1/relu").name == "relu"
     assert list_problems("core/level1/*")
     assert "found no such folder" in refusal("kernelbench/level1/19")

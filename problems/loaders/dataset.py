@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file, kernelbench
 from kbenv.problems.problem import Problem
@@ -21,6 +23,13 @@ FORMAT = "KernelBench's data set: *.parquet or *.jsonl with the columns code, le
 COLUMNS = ("code", "level", "name", "problem_id")
 
 _SUFFIXES = (".parquet", ".jsonl")
+
+
+class _Row(BaseModel):
+    code: str
+    level: int
+    name: str
+    problem_id: int
 
 
 def recognises(folder: Path) -> bool:
@@ -53,9 +62,8 @@ def load(id: str, path: Path) -> Problem:
 def _tables(folder: Path) -> list[Path]:
     if folder.is_file():
         return [folder] if folder.suffix in _SUFFIXES else []
-    return sorted(
-        path for suffix in _SUFFIXES for path in [*folder.glob(f"*{suffix}"), *folder.glob(f"data/*{suffix}")]
-    )
+    found = [path for suffix in _SUFFIXES for path in [*folder.glob(f"*{suffix}"), *folder.glob(f"data/*{suffix}")]]
+    return sorted(path for path in found if path.is_file())
 
 
 def _is_table(path: Path) -> bool:
@@ -69,9 +77,8 @@ def _is_table(path: Path) -> bool:
 @lru_cache(maxsize=16)
 def _rows(path: Path) -> list[dict[str, Any]]:
     rows = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
-    for row in rows:
-        if missing := [column for column in COLUMNS if column not in row]:
-            raise ProblemNotFoundError(f"{path}: expected the columns {', '.join(COLUMNS)}; found no {missing[0]}")
+    for number, row in enumerate(rows, start=1):
+        file.validate(_Row, row, path, f"rows with {', '.join(COLUMNS)}; row {number}")
     return rows
 
 

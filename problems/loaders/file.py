@@ -6,15 +6,19 @@ The file is read and parsed, never executed.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import stat
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.problem import (
     REQUIRED_NAMES,
     SIZES_NAME,
+    Case,
     Comparator,
     Contract,
     Problem,
@@ -29,6 +33,7 @@ DEVICE_TYPES = ("gpu", "cpu")
 _WRITES = re.compile(r"^Writes: ([\d, ]+)\.$", re.MULTILINE)
 _RANDOM = re.compile(r"^Outputs: random\.$", re.MULTILINE)
 
+_Model = TypeVar("_Model", bound=BaseModel)
 Sizes = dict[str, dict[str, int | float]]
 
 
@@ -62,6 +67,8 @@ def read(path: Path, *, id: str, name: str, level: int | None, **facts: Any) -> 
 def from_source(source: str, *, path: Path, id: str, name: str, level: int | None, **facts: Any) -> Problem:
     """The problem that `source`, found in or made from `path`, defines. Raises as `read`."""
     tree = parse(source, path)
+    for case in facts.get("cases", ()):
+        _check_case(case, path)
     missing = [wanted for wanted in REQUIRED_NAMES if wanted not in set(defined_names(tree.body))]
     if missing:
         raise ProblemNotFoundError(
@@ -97,6 +104,13 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def read_python(path: Path) -> str:
+    """As `read_text`, and refused where it does not parse."""
+    text = read_text(path)
+    parse(text, path)
+    return text
+
+
 def _read_bytes(path: Path) -> bytes:
     if "\0" in str(path):
         raise ProblemNotFoundError(f"{str(path)!r} is no path: it holds a NUL character")
@@ -124,6 +138,37 @@ def parse(source: str, path: Path) -> ast.Module:
         raise ProblemNotFoundError(f"{path}: not valid Python: line {e.lineno}: {e.msg}") from e
     except (RecursionError, MemoryError) as e:
         raise ProblemNotFoundError(f"{path}: not valid Python: nested too deeply for the parser") from e
+
+
+def _check_case(case: Case, path: Path) -> None:
+    """What a case sets is written into the source. Raises ProblemNotFoundError where it cannot be."""
+    for name, value in case.constants.items():
+        try:
+            ast.literal_eval(repr(value))
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as e:
+            raise ProblemNotFoundError(
+                f"{path}: expected numbers, text, and lists or tables of them; found {name} = {value!r:.60} in case "
+                f"{case.name}"
+            ) from e
+
+
+def validate(model: type[_Model], data: object, path: Path, what: str) -> _Model:
+    """`data`, read from `path`, as `model`; `what` it should be, in words. Raises ProblemNotFoundError."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        found = f"; found {first['input']!r:.60}" if first["type"] != "missing" else ""
+        raise ProblemNotFoundError(f"{path}: expected {what}; {where}: {first['msg']}{found}") from e
+
+
+def read_json(path: Path) -> Any:
+    """Raises ProblemNotFoundError where the file is none."""
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as e:
+        raise ProblemNotFoundError(f"{path}: not valid JSON: {e}") from e
 
 
 def declared(words: str) -> Contract:

@@ -181,7 +181,9 @@ def _inputs_text(functions: list[str], *, writes: bool) -> str:
 def _embedded(modules: dict[str, Path]) -> list[str]:
     if not modules:
         return []
-    calls = [f"_define_module({name!r}, {on_default_device(file.read_text(path))!r})" for name, path in modules.items()]
+    calls = [
+        f"_define_module({name!r}, {on_default_device(file.read_python(path))!r})" for name, path in modules.items()
+    ]
     return [MODULE, "\n".join(calls)]
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
 from kbenv.problems.loaders.checkout import commit_of
@@ -57,6 +59,19 @@ def get_init_inputs():
 """
 
 
+class _File(BaseModel):
+    name: str = ""
+    source: str = ""
+
+
+class _Task(BaseModel):
+    """What is read of a task file; an empty list may be written as nothing."""
+
+    files: list[_File] | None = None
+    tests: list[dict[str, Any]] | None = None
+    benchmarks: list[dict[str, Any]] | None = None
+
+
 def recognises(folder: Path) -> bool:
     """Whether `folder` is a checkout of this set, or one of its tasks."""
     return next(folder.rglob("task.yml"), None) is not None
@@ -78,7 +93,7 @@ def load(id: str, path: Path) -> Problem:
     Raises:
         ProblemNotFoundError: one of them cannot be read, or the reference lacks a function that the format wants.
     """
-    task = read_yaml(path)
+    task = file.validate(_Task, read_yaml(path), path, "files, tests and benchmarks, each a list of {name: value}")
     reference = file.read_text(path.with_name("reference.py"))
     names = set(defined_names(file.parse(reference, path.with_name("reference.py")).body))
     if missing := [name for name in ("ref_kernel", "generate_input") if name not in names]:
@@ -103,7 +118,7 @@ def load(id: str, path: Path) -> Problem:
         contract=Contract(
             reference="function", dtype=precision_of(types) if types else None,
             comparator=comparator, in_place=(0,) if _WRITES.search(reference) else (),
-            processes=max([1, *(int(case.constants["CASE"].get("world_size", 1)) for case in cases)]),
+            processes=max([1, *(_processes(case.constants["CASE"], path) for case in cases)]),
             entry=_ENTRY, adapter="import torch\n\n\n" + _MODEL.format(model="ModelNew", function=_ENTRY).strip(),
             requires=tuple(requires),
         ),
@@ -114,14 +129,17 @@ def load(id: str, path: Path) -> Problem:
     )  # fmt: skip
 
 
-def _cases(task: Mapping[str, Any], path: Path) -> list[Case]:
-    cases: list[Case] = []
-    for role, key in (("public", "tests"), ("perf", "benchmarks")):
-        for values in task.get(key) or []:
-            if not isinstance(values, dict):
-                raise ProblemNotFoundError(f"{path}: {key} must be a list of {{name: value}}; found {values!r:.60}")
-            name = f"{key.removesuffix('s')}-{sum(case.name.startswith(key[:4]) for case in cases)}"
-            cases.append(Case(name, "perf" if role == "perf" else "public", {"CASE": values}))
+def _processes(values: Mapping[str, Any], path: Path) -> int:
+    found = values.get("world_size", 1)
+    if not isinstance(found, int):
+        raise ProblemNotFoundError(f"{path}: expected world_size, a number of processes; found {found!r:.60}")
+    return found
+
+
+def _cases(task: _Task, path: Path) -> list[Case]:
+    cases = [Case(f"test-{index}", "public", {"CASE": values}) for index, values in enumerate(task.tests or [])]
+    for index, values in enumerate(task.benchmarks or []):
+        cases.append(Case(f"benchmark-{index}", "perf", {"CASE": values}))
     if not cases:
         raise ProblemNotFoundError(f"{path}: expected tests or benchmarks, found neither")
     return cases
@@ -148,13 +166,13 @@ def _only_close(tree: ast.Module) -> bool:
     return False
 
 
-def _modules(task: Mapping[str, Any], path: Path) -> list[str]:
+def _modules(task: _Task, path: Path) -> list[str]:
     """The Python files that the reference may import, as modules of their own."""
     found = []
-    for entry in task.get("files") or []:
-        name, source = str(entry.get("name", "")), str(entry.get("source", ""))
-        if name.endswith(".py") and name.removesuffix(".py") in ("task", "utils") and "@" not in source:
-            text = file.read_text((path.parent / source).resolve())
+    for entry in task.files or []:
+        name = entry.name
+        if name.endswith(".py") and name.removesuffix(".py") in ("task", "utils") and "@" not in entry.source:
+            text = file.read_python(path.parent / entry.source)
             found.append(f"_define_module({name.removesuffix('.py')!r}, {on_default_device(text)!r})")
     # `utils` first: `task` may import it.
     return sorted(found, key=lambda line: "'utils'" not in line)

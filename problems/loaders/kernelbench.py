@@ -99,7 +99,7 @@ def contract_of(level: int) -> Contract:
 def version_of(levels: Path) -> str | None:
     """The sizes' version ("v0", "v0.1"), with the commit where it is a git checkout; None where neither can be told."""
     version = None
-    for path in (levels / "level1").glob("19_*.py"):
+    for path in filter(Path.is_file, (levels / "level1").glob("19_*.py")):
         match = re.search(r"^dim = (\d+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
         version = _WIDTHS.get(int(match[1])) if match else None
     return " ".join(filter(None, (version, commit_of(levels)))) or None

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
 from kbenv.problems.loaders.checkout import commit_of
@@ -22,7 +24,16 @@ from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, 
 PREFIX = "kernelbench-hard/"
 FORMAT = "KernelBench-Hard: a folder with problem.yaml, reference.py and shapes.py (SHAPES)"
 
-_HINTS = {"flops_formula": "flops", "bytes_formula": "bytes"}
+
+class _Facts(BaseModel):
+    """What is read of a problem's file."""
+
+    name: str | None = None
+    display_name: str | None = None
+    regime: str | None = None
+    tolerance: dict[str, float | dict[str, float]] | None = None
+    flops_formula: str | float | None = None
+    bytes_formula: str | float | None = None
 
 
 def recognises(folder: Path) -> bool:
@@ -41,15 +52,16 @@ def find(folder: Path) -> Mapping[str, Path]:
 
 def load(id: str, path: Path) -> Problem:
     """The problem `id`, from its three files. Raises ProblemNotFoundError where one of them cannot be read."""
-    facts = read_yaml(path)
+    facts = file.validate(_Facts, read_yaml(path), path, "the problem's name, regime, tolerances and formulas")
     source = path.with_name("reference.py")
     text = file.read_text(source)
     requires = sorted(set(re.findall(r"^(?:from|import)\s+(einops|triton)\b", text, re.MULTILINE)))
     # Indices of equal values may differ, which the set's own check allows and comparing values does not.
-    lenient = "indices" in (facts.get("display_name") or "").lower() or "top-k" in str(facts.get("name", "")).lower()
+    lenient = "indices" in (facts.display_name or "").lower() or "top-k" in (facts.name or "").lower()
+    formulas = {"flops": facts.flops_formula, "bytes": facts.bytes_formula}
     return file.from_source(
-        text, path=source, id=id, name=str(facts.get("display_name") or path.parent.name), level=None,
-        category=facts.get("regime"),
+        text, path=source, id=id, name=facts.display_name or path.parent.name, level=None,
+        category=facts.regime,
         cases=tuple(_cases(path.with_name("shapes.py"), file.parse(text, source), source)),
         origin=Origin(
             "kernelbench-hard", "https://github.com/Infatoshi/KernelBench-Hard", "MIT", version=commit_of(path.parent)
@@ -58,16 +70,14 @@ def load(id: str, path: Path) -> Problem:
             dtype=_dtype(text), entry="Model", adapter="ModelNew = Model",
             comparator=Comparator("custom" if lenient else "allclose", _tolerances(facts)), requires=tuple(requires),
         ),
-        hints={name: facts[key] for key, name in _HINTS.items() if key in facts},
+        hints={name: formula for name, formula in formulas.items() if formula is not None},
     )  # fmt: skip
 
 
-def _tolerances(facts: Mapping[str, Any]) -> dict[str, float]:
+def _tolerances(facts: _Facts) -> dict[str, float]:
     """By type; where a type has an absolute and a relative one, the larger."""
-    found = {}
-    for name, value in (facts.get("tolerance") or {}).items():
-        found[str(name)] = max(map(float, value.values())) if isinstance(value, dict) else float(value)
-    return found
+    given = (facts.tolerance or {}).items()
+    return {name: max(value.values(), default=0.0) if isinstance(value, dict) else value for name, value in given}
 
 
 def _dtype(text: str) -> Any:
@@ -82,16 +92,21 @@ def _dtype(text: str) -> Any:
     return precision_of(types) if types else None
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _cases(path: Path, reference: ast.Module, source: Path) -> list[Case]:
     shapes: Any = None
     for name, statement in constant_assignments(file.parse(file.read_text(path), path)):
         if name == "SHAPES" and statement.value is not None:
             try:
                 shapes = ast.literal_eval(statement.value)
-            except ValueError as e:
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as e:
                 raise ProblemNotFoundError(f"{path}: SHAPES must be a literal: {e}") from e
-    if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, dict) for shape in shapes):
-        raise ProblemNotFoundError(f"{path}: expected SHAPES, a list of {{name: size}}")
+    named = isinstance(shapes, list) and all(isinstance(shape, dict) and all(map(_is_name, shape)) for shape in shapes)
+    if not named or not shapes:
+        raise ProblemNotFoundError(f"{path}: expected SHAPES, a list of {{name: size}}; found {shapes!r:.60}")
     constants = {name.lower(): name for name, _ in constant_assignments(reference)}
     cases = []
     for index, shape in enumerate(shapes):

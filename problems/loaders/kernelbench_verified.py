@@ -51,7 +51,7 @@ def load(id: str, path: Path) -> Problem:
             version=commit_of(root),
         ),
         same_as=kernelbench.PREFIX + id.removeprefix(PREFIX),
-        view=kernelbench.view_of(level, int(number)), shown=file.read_text(stripped) if stripped.is_file() else None,
+        view=kernelbench.view_of(level, int(number)), shown=file.read_python(stripped) if stripped.is_file() else None,
         contract=kernelbench.contract_of(level),
         tags=tuple(f"hidden:{name}" for name in hidden_inputs(text) if name not in _FACTORS.values()),
     )  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from kbenv.errors import ProblemNotFoundError
-from kbenv.problems.loaders import function_test
+from pydantic import BaseModel, RootModel
+
+from kbenv.problems.loaders import file, function_test
 from kbenv.problems.loaders.checkout import commit_of
 from kbenv.problems.problem import Comparator, Contract, Origin, Problem
 
@@ -18,6 +17,16 @@ FORMAT = "KernelBench-X: data/kernelbenchx/<category>/<name>.py, each a function
 
 _URL = "https://github.com/BonnieW05/KernelBenchX"
 _INDEX = "data/kernelbenchx_v1.json"
+
+
+class _Entry(BaseModel):
+    file: str
+    difficulty: int | str | None = None
+    precision_thresholds: dict[str, float] | None = None
+
+
+class _Index(RootModel[list[_Entry]]):
+    pass
 
 
 def recognises(folder: Path) -> bool:
@@ -39,8 +48,8 @@ def find(folder: Path) -> Mapping[str, Path]:
 def load(id: str, path: Path) -> Problem:
     """The problem `id`, from its file. Raises ProblemNotFoundError as `function_test.load`."""
     root = path.parents[3]
-    facts = _index(root).get(f"{path.parent.name}/{path.name}", {})
-    thresholds = facts.get("precision_thresholds")
+    facts = _index(root).get(f"{path.parent.name}/{path.name}", _Entry(file=path.name))
+    thresholds = facts.precision_thresholds
     category = path.parent.name.lower()
     contract = Contract(
         reference="function",
@@ -51,7 +60,7 @@ def load(id: str, path: Path) -> Problem:
     return function_test.load(
         id, path, contract, modules={"data_utils": data_utils} if data_utils.is_file() else {}, category=category,
         origin=Origin("kernelbench-x", _URL, "Apache-2.0", version=commit_of(root)),
-        tags=(f"difficulty:{facts['difficulty']}",) if "difficulty" in facts else (),
+        tags=(f"difficulty:{facts.difficulty}",) if facts.difficulty is not None else (),
     )  # fmt: skip
 
 
@@ -61,11 +70,9 @@ _NOT_RANDOM = {"logspace"}
 
 
 @cache
-def _index(root: Path) -> dict[str, dict[str, Any]]:
+def _index(root: Path) -> dict[str, _Entry]:
     path = root / _INDEX
     if not path.is_file():
         return {}
-    try:
-        return {entry["file"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
-    except (ValueError, TypeError, KeyError) as e:
-        raise ProblemNotFoundError(f"{path}: expected the set's index, a list of objects with `file`: {e}") from e
+    found = file.validate(_Index, file.read_json(path), path, "the set's index, a list of objects with `file`")
+    return {entry.file: entry for entry in found.root}

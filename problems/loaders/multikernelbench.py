@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
 from kbenv.problems.loaders.checkout import commit_of
@@ -42,6 +44,15 @@ def open(path, *_, **__):
 def get_inputs():
     return get_input_groups()[-1]
 '''
+
+
+class _Input(BaseModel):
+    shape: list[int] | None = None
+    dtype: str = ""
+
+
+class _Line(BaseModel):
+    inputs: list[_Input]
 
 
 def recognises(folder: Path) -> bool:
@@ -90,20 +101,24 @@ def _with_cases(text: str, lines: list[str]) -> str:
 
 def _case_lines(path: Path) -> list[str]:
     lines = [line for line in file.read_text(path).split("\n") if line.strip()]
-    try:
-        for line in lines:
-            json.loads(line)["inputs"]
-    except (ValueError, KeyError, TypeError) as e:
-        raise ProblemNotFoundError(f"{path}: expected JSON lines with `inputs`: {e}") from e
+    if not lines:
+        raise ProblemNotFoundError(f"{path}: expected JSON lines with `inputs`, one a case; found none")
+    for number, line in enumerate(lines, start=1):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as e:
+            raise ProblemNotFoundError(f"{path}: line {number} is not valid JSON: {e}") from e
+        file.validate(_Line, data, path, f"JSON lines with `inputs`; line {number}")
     return lines
 
 
 def _cases(lines: list[str]) -> Iterator[Case]:
     """One a line; the largest that can be drawn in good time is timed, the others are checked."""
-    tensors = [[item for item in json.loads(line)["inputs"] if isinstance(item.get("shape"), list)] for line in lines]
-    sizes = [sum(prod(item["shape"]) for item in items) for items in tensors]
+    inputs = [_Line.model_validate_json(line).inputs for line in lines]
+    tensors = [[item for item in items if isinstance(item.shape, list)] for items in inputs]
+    sizes = [sum(prod(item.shape or ()) for item in items) for items in tensors]
     timed = max((size, index) for index, size in enumerate(sizes) if size <= max(_TIMED_ELEMENTS, min(sizes)))[1]
     for index, items in enumerate(tensors):
-        floats = {item["dtype"] for item in items if "float" in item.get("dtype", "")}
+        floats = {item.dtype for item in items if "float" in item.dtype}
         dtype = precision_of(floats) if floats else None
         yield Case(str(index), "perf" if index == timed else "public", {"CASE": index}, dtype)

@@ -6,12 +6,13 @@ settings in the JSON are the problem's cases: the single one is timed, the sever
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from kbenv.errors import ProblemNotFoundError
 from kbenv.problems.loaders import file
@@ -70,6 +71,15 @@ def get_init_inputs():
 '''
 
 
+class _Settings(BaseModel):
+    single_init_configs: list[dict[str, Any]]
+    single_input_configs: list[dict[str, Any]]
+    single_shared_configs: list[dict[str, Any]]
+    multi_init_configs: list[dict[str, Any]]
+    multi_input_configs: list[dict[str, Any]]
+    multi_shared_configs: list[dict[str, Any]]
+
+
 def recognises(folder: Path) -> bool:
     """Whether `folder` is a checkout of this set, or one of its tasks."""
     return next(folder.rglob("func_forward.py"), None) is not None
@@ -111,20 +121,17 @@ def _level(path: Path) -> int | None:
 
 def _cases(path: Path) -> list[Case]:
     """The timed setting first, then those that are checked, each once."""
-    try:
-        settings = json.loads(file.read_text(path))
-        kinds = [
-            (role, [settings[f"{kind}_{part}_configs"] for part in ("init", "input", "shared")])
-            for role, kind in (("perf", "single"), ("public", "multi"))
-        ]
-    except (ValueError, KeyError, TypeError) as e:
-        raise ProblemNotFoundError(
-            f"{path}: expected single_ and multi_ settings of init, input and shared: {e}"
-        ) from e
+    words = "single_ and multi_ settings of init, input and shared, each a list of {name: value}"
+    found = file.validate(_Settings, file.read_json(path), path, words)
     cases: list[Case] = []
-    for role, lists in kinds:
+    for role, lists in (
+        ("perf", (found.single_init_configs, found.single_input_configs, found.single_shared_configs)),
+        ("public", (found.multi_init_configs, found.multi_input_configs, found.multi_shared_configs)),
+    ):
         for init, inputs, shared in product(*lists):
             constants: dict[str, Any] = {"INPUT_SETTING": {**inputs, **shared}, "INIT_SETTING": {**init, **shared}}
             if constants not in [case.constants for case in cases]:
                 cases.append(Case(str(len(cases)), "perf" if role == "perf" else "public", constants))
+    if not cases:
+        raise ProblemNotFoundError(f"{path}: expected {words}; found a list without any")
     return cases

@@ -68,6 +68,11 @@ class Written:
         return [output, [lent[position] for position in self._in(lent)]] if self.positions else output
 
     def _in(self, lent: list[Any]) -> Sequence[int]:
+        if (last := max(self.positions)) >= len(lent):
+            raise ValueError(
+                f"the problem says that forward writes into argument {last}, counted from 0; get_inputs gives "
+                f"{len(lent)}"
+            )
         return range(len(lent)) if -1 in self.positions else self.positions
 
     def _copy(self, position: int, argument: Any) -> Any:

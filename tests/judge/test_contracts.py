@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from kbenv.errors import ReferenceFaultError
 from kbenv.evaluator import Evaluator
 from kbenv.problems.problem import Case, Comparator, Contract, Problem
 from kbenv.verdict import Status
@@ -90,6 +91,12 @@ def test_what_becomes_of_an_argument_that_may_be_written_into_is_judged(
 ) -> None:
     one = problem(STEP.format(name="Model", body=IN_PLACE), contract=Contract(in_place=(0,)))
     assert evaluator.evaluate(one, STEP.format(name="ModelNew", body=body)).status is status
+
+
+def test_an_argument_that_is_not_there_is_a_fault_of_the_problem(evaluator: Evaluator) -> None:
+    one = problem(STEP.format(name="Model", body=IN_PLACE), contract=Contract(in_place=(0, 2)))
+    with pytest.raises(ReferenceFaultError, match="writes into argument 2, counted from 0; get_inputs gives 2"):
+        evaluator.evaluate(one, STEP.format(name="ModelNew", body=IN_PLACE))
 
 
 def test_several_floating_types_and_records_arrive_as_they_were_made() -> None:
