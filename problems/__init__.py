@@ -138,10 +138,10 @@ def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _En
     if all(name.startswith(core.PREFIX) for name in wanted):
         return entries
     if problems_dir is not None:
-        folder = problems_dir.expanduser()
-        if not any(loader.recognises(folder) for loader in LOADERS):
-            kernelbench.find(folder)  # says what was expected there
-        return entries | _entries_of(folder)
+        checkout_dir = problems_dir.expanduser()
+        if not any(loader.recognises(checkout_dir) for loader in LOADERS):
+            kernelbench.find(checkout_dir)  # says what was expected there
+        return entries | _entries_of(checkout_dir)
     if checkout := os.environ.get(kernelbench.ENVIRONMENT_VARIABLE):
         entries |= _entries(kernelbench.find(Path(checkout)), kernelbench.load)
     for folder in filter(None, os.environ.get(SETS_VARIABLE, "").split(os.pathsep)):

@@ -260,7 +260,7 @@ def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: st
 
 def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", '{"code": "", "level": 1, "name": "", "problem_id": 1}\n{"code": ""}\n')
-    with pytest.raises(ProblemNotFoundError, match="expected rows with code, .*; row 2; level: Field required"):
+    with pytest.raises(ProblemNotFoundError, match=r"expected rows with code, .*; row 2; level: Field required"):
         import_problems(tmp_path)
 
 
