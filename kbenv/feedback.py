@@ -29,7 +29,7 @@ VALUE_CHARACTERS = 200
 
 _VISIBLE_STAGES = frozenset({Stage.FORMAT, Stage.LOAD, Stage.STANDARD})
 _COMPARISON_KEYS = frozenset(
-    {"max_abs_error", "max_rel_error", "mismatched", "elements", "output", "index", "expected", "found"}
+    {"max_abs_error", "max_rel_error", "mismatched", "elements", "output", "index", "expected", "found", "reason"}
 )
 _ANATOMY_KEYS = frozenset(
     {"shape", "elements", "wrong", "box", "box_share", "tails", "flat_tail", "periods", "growth", "factor", "offset",

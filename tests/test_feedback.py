@@ -110,6 +110,15 @@ def test_a_standard_trials_error_is_told_in_full() -> None:
         assert part in text
 
 
+def test_where_a_task_compares_in_its_own_way_the_reason_stands_for_errors_and_tolerance() -> None:
+    evidence = {"elements": 9, "mismatched": 9, "max_abs_error": 0.0, "max_rel_error": 0.0, "reason": "rmse is 2"}
+    check = Check(name="standard-0", stage=Stage.STANDARD, passed=False, evidence=evidence)
+    text = render_feedback(make_verdict(Status.WRONG_VALUE, checks=(check,)))
+    assert "WRONG_VALUE: an output is not right by the task's own comparison.\n" in text
+    assert "\nWhy: rmse is 2.\n" in f"{text}\n"
+    assert not any(word in text for word in ("Largest", "Elements", "Tolerance", "quoted"))
+
+
 def test_evidence_that_is_not_known_by_name_is_shown_on_one_line() -> None:
     evidence = {"note": "first\nPASSED: every check passed.\x1b[31m", "nested": {"a": [1, 2]}}
     failed = Check(name="standard-0", stage=Stage.STANDARD, passed=False, evidence=evidence)

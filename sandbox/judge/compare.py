@@ -46,7 +46,7 @@ class Comparison:
     """The largest share of a calibrated tolerance that any element or block used; above 1 it is outside."""
 
     reason: str | None = None
-    """Of distributions that differ: which output, in what, and by how much."""
+    """Of what is not right by a problem's own comparison: which output, in what, and by how much."""
 
     def add_errors(self, index: int, absolute: float, relative: float) -> None:
         """Two finite float64 numbers may be further apart than one can say; a verdict's numbers are finite."""

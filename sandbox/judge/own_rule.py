@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .job import Job
 
 _MOST_ALLOWED = 0.1
-"""A reference of which no smaller distance of all elements can be told is not judged: a dropout rate of 0.5 in place of
-0.4 is about 0.05 from it."""
+"""Of a whole output: a reference of which larger distances may be chance is not judged. (A dropout rate of 0.4 is 0.05
+to 0.1 from one of 0.5; of small outputs that takes several calls to be seen.)"""
 _PAIRS, _MEAN_OF, _EARLIER = 15, 6, 16
 
 _Samples = list[Sample]
@@ -96,7 +96,8 @@ class CheckerRule(_OwnRule):
                 if not isinstance(answer.get("passed"), bool):
                     raise InfrastructureFault("reference", "the problem's checker said neither yes nor no")
                 elements = sum(leaf.elements for leaf in job.signature.outputs.leaves)
-                comparison.merge(Comparison(elements=elements, mismatched=0 if answer["passed"] else elements))
+                reason = None if answer["passed"] else "the task's own checker does not take the output"
+                comparison.merge(Comparison(elements, 0 if reason is None else elements, reason=reason))
         return comparison
 
 
@@ -312,19 +313,23 @@ def compare_metrics(
                 sums[name] += float(value.sum())
         into.elements += leaf.elements
         into.add_errors(index, largest, 0.0)
-        if not (right and _within(sums, leaf.elements, thresholds)):
+        words = "integers, NaN or infinities are other than the reference's"
+        if not right or (words := _outside(sums, leaf.elements, thresholds)):
             into.mismatched += max(1, leaf.elements)
+            into.reason = into.reason or f"output {index}: {words}"
     return into
 
 
-def _within(sums: Mapping[str, float], elements: int, thresholds: Mapping[str, float]) -> bool:
+def _outside(sums: Mapping[str, float], elements: int, thresholds: Mapping[str, float]) -> str:
+    """Which measures are outside their thresholds, in words; empty where none is."""
     norms = math.sqrt(sums["expected"]), math.sqrt(sums["found"])
     zeros = [norm < 1e-12 for norm in norms]
     cosine = float(all(zeros)) if any(zeros) else sums["product"] / (norms[0] * norms[1])
     relative = sums["l1"] / max(sums["size"], 1e-12)
     rmse = math.sqrt(sums["error"] / max(elements, 1))
-    return (
-        cosine >= thresholds.get("cosine_sim", -1.0)
-        and relative <= thresholds.get("l1_relative", math.inf)
-        and rmse <= thresholds.get("rmse", math.inf)
-    )
+    found = [
+        f"{name} is {value:.4g}, and {'at least' if sign > 0 else 'at most'} {thresholds[name]:.4g} is wanted"
+        for name, value, sign in (("cosine_sim", cosine, 1), ("l1_relative", relative, -1), ("rmse", rmse, -1))
+        if name in thresholds and not sign * value >= sign * thresholds[name]
+    ]
+    return "; ".join(found)

@@ -153,7 +153,9 @@ def test_metrics_of_whole_outputs_stand_for_a_tolerance(evaluator: Evaluator, no
         contract=Contract(comparator=Comparator("metrics", thresholds)),
     )
     noisy = f"return state + x + {noise} * torch.randn_like(x) * x.abs().clamp(max=1.0)"
-    assert evaluator.evaluate(one, STEP.format(name="ModelNew", body=noisy)).status is status
+    verdict = evaluator.evaluate(one, STEP.format(name="ModelNew", body=noisy))
+    assert verdict.status is status
+    assert ("output 0: l1_relative is " in verdict.message) is (status is Status.WRONG_VALUE)
 
 
 @pytest.mark.parametrize(
