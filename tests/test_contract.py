@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbenv.cli.problems import _references
-from kbenv.problems.problem import Comparator, Contract, Problem
+from kbenv.cli.problems import _describe, _references
+from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem
 from kbenv.prompt import render_prompt
 from kbenv.protocol import get_protocol
 from kbenv.sandbox.job import Job
@@ -43,6 +44,21 @@ def test_every_field_of_a_contract_has_a_consequence(name: str) -> None:
     after = replace(before, contract=replace(adapted, **{name: DECLARED[name]}))
     assert consequences(before) == consequences(before)
     assert consequences(before) != consequences(after)
+
+
+CHANGED: dict[str, Any] = {
+    "id": "other", "name": "other", "level": 3, "source": FOREIGN, "sizes": {"cpu": {"ROWS": 3}},
+    "dropped": {"D2": "a"}, "path": Path("a.py"), "origin": Origin("core", "https://example.org", "MIT"), "same_as": "kernelbench/level2/23",
+    "category": "attention", "tags": ("a",), "contract": Contract(dtype="bf16"), "cases": (Case("a", "perf", {}),),
+    "case": "b", "view": "blind", "shown": FOREIGN, "hints": {"flops": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Problem)])
+def test_every_field_of_a_problem_is_told_or_has_a_consequence(name: str) -> None:
+    before = make_problem(cases=(Case("a", "perf", {"ROWS": 5}), Case("b", "perf", {"ROWS": 7})))
+    after = replace(before, **{name: CHANGED[name]})
+    assert (_describe(before), consequences(before)) != (_describe(after), consequences(after))
 
 
 def test_a_prompt_offers_the_languages_that_the_set_admits() -> None:

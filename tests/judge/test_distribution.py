@@ -217,6 +217,15 @@ def test_a_reference_of_which_too_little_can_be_told_judges_nothing(
         evaluator.evaluate(problem(body), SOURCE.format(name="ModelNew", body=body))
 
 
+@pytest.mark.gpu
+def test_on_a_gpu_a_dropout_is_credited_and_another_rate_refused() -> None:
+    with Evaluator(protocol="verified", device="cuda:0", sandbox="process") as evaluator:
+        for rate, status in (("0.5", Status.PASSED), ("0.4", Status.WRONG_VALUE)):
+            body = DROPOUT.replace("0.5", rate)
+            verdict = evaluator.evaluate(problem(DROPOUT), SOURCE.format(name="ModelNew", body=body))
+            assert verdict.status is status, verdict.message
+
+
 def test_a_file_says_in_its_docstring_that_its_outputs_are_random(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "noise.py"
     path.write_text(SOURCE.format(name="Model", body=DROPOUT))
