@@ -48,7 +48,8 @@ def test_every_field_of_a_contract_has_a_consequence(name: str) -> None:
 
 CHANGED: dict[str, Any] = {
     "id": "other", "name": "other", "level": 3, "source": FOREIGN, "sizes": {"cpu": {"ROWS": 3}},
-    "dropped": {"D2": "a"}, "path": Path("a.py"), "origin": Origin("core", "https://example.org", "MIT"), "same_as": "kernelbench/level2/23",
+    "dropped": {"D2": "a"}, "path": Path("a.py"), "origin": Origin("core", "https://example.org", "MIT"),
+    "same_as": "kernelbench/level2/23",
     "category": "attention", "tags": ("a",), "contract": Contract(dtype="bf16"), "cases": (Case("a", "perf", {}),),
     "case": "b", "view": "blind", "shown": FOREIGN, "hints": {"flops": 1},
 }  # fmt: skip
