@@ -136,11 +136,11 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
         if kind == "build":
             return build_ahead(spec, zygote, next(uids), artifacts)
         setting = Setting.of(spec)
-        place = ahead.take(setting) or Place(zygote, setting, next(uids))
-        job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
-            spec, place, lambda phase: channel.send({"phase": phase}), *([artifacts] if kind == "job" else [])
-        )
-        result = job.run()
+        with ahead.take(setting) or Place(zygote, setting, next(uids)) as place:
+            job = {"audit": Audit, "baseline": Baseline}.get(kind, Job)(
+                spec, place, lambda phase: channel.send({"phase": phase}), *([artifacts] if kind == "job" else [])
+            )
+            result = job.run()
         healthy = place.left is None and (result.get("status") == "PASSED" or _device_works(spec["device"]))
         if kind == "job" and healthy:
             ahead.expect(setting, job.at_start, job.further_roles)
