@@ -72,8 +72,9 @@ def lags_of(shape: Sequence[int]) -> list[int]:
 
 
 def sample(flat: torch.Tensor, places: torch.Tensor, lag: int) -> Sample:
-    """Those of an output's elements at `places`."""
-    found = (flat[at].double() for at in (places, (places + lag) % max(1, len(flat))))
+    """Those of an output's elements at `places`, where these lie: the output itself may be on the host."""
+    both = (places, (places + lag) % max(1, len(flat)))
+    found = (flat[at.to(flat.device)].to(places.device).double() for at in both)
     return Sample(*(x.nan_to_num(2 * _HUGE, _HUGE, -_HUGE) for x in found))
 
 

@@ -255,7 +255,7 @@ class DistributionRule(_OwnRule):
     def _samples(self, arena: Arena, slots: range) -> _Samples:
         found = []
         for index, (places, lag) in enumerate(zip(self._places, self._lags, strict=True)):
-            flats = [_real(arena.flat_leaf(slot, index)).to(self._job.device) for slot in slots]
+            flats = [_real(arena.flat_leaf(slot, index)) for slot in slots]
             found.append(join([sample(flat, places, lag) for flat in flats]))
         return found
 
