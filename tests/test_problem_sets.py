@@ -88,11 +88,16 @@ def test_smaller_sizes_keep_what_is_small_and_what_is_no_size(script: ModuleType
 
 def test_references_are_judged_as_their_own_answers(script: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "level1").mkdir()
-    for number, forward in ((1, "pass"), (2, "self.calls = getattr(self, 'calls', 0) + 1; x = x + self.calls")):
+    random = "x = x + torch.rand_like(x)"
+    another = (  # in every process, and the same there at every call
+        "import time; drawn = torch.Generator().manual_seed(time.time_ns()); "
+        "self.kept = self.__dict__.get('kept', torch.rand(x.shape, generator=drawn)); x = x + self.kept"
+    )
+    for number, forward in enumerate(("pass", another, random), start=1):
         (tmp_path / "level1" / f"{number}_a.py").write_text(PROBLEM.format(forward=forward, size=64))
     path = tmp_path / "record.jsonl"
     found = script.examine(tmp_path, "*", 256, script.Record(path))
     with script.Judges() as judges:
         script.judge(found, tmp_path, script.Record(path), judges, float("inf"))
-    assert [row["verdict"] for row in found.rows] == ["PASSED", "WRONG_VALUE"]
+    assert [row["verdict"] for row in found.rows] == ["PASSED", "WRONG_VALUE", "unjudged"]
     assert "1 of 2" in script.report(found=[found], largest_mib=256, command=["--judge"])
