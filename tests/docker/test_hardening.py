@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kbenv.evaluator import Evaluator
+from kbenv.evaluator import CPU_THREADS, Evaluator
 from kbenv.sandbox import seccomp
 from kbenv.sandbox.docker import CAPABILITIES
 from kbenv.sandbox.engine import facts_of
@@ -418,7 +418,7 @@ seen["children"] = len(children)
 
 
 def test_processes_and_threads_are_limited_for_a_submission(warm: Warm):
-    limit = warm.evaluator.protocol.limits.processes
+    limit = warm.evaluator.protocol.limits.processes + CPU_THREADS
     seen = run_inside(
         warm.evaluator,
         """
@@ -499,8 +499,8 @@ def test_the_limits_of_a_submissions_process_hold_and_cannot_be_raised(warm: War
         """,
     )
     assert {name: seen["limits"][name] for name in ("NPROC", "NOFILE", "FSIZE", "CORE")} == {
-        "NPROC": [limits.processes] * 2, "NOFILE": [limits.open_files] * 2, "FSIZE": [limits.file_bytes] * 2,
-        "CORE": [0, 0],
+        "NPROC": [limits.processes + CPU_THREADS] * 2, "NOFILE": [limits.open_files] * 2,
+        "FSIZE": [limits.file_bytes] * 2, "CORE": [0, 0],
     }  # fmt: skip
     assert set(seen["raised"]) == {"EPERM"}
     assert seen["files"][0] == "EMFILE"
