@@ -169,10 +169,13 @@ def evaluator() -> Iterator[Evaluator]:
     ("reference", "body"),
     [
         (DROPOUT, "return torch.where(torch.rand_like(x) < 0.5, x * 2.0001, 0.0)"),
-        ("return torch.rand_like(x) < 0.3, torch.rand_like(x)",
-         "return torch.rand_like(x) > 0.7, 1 - torch.rand_like(x)"),
+        pytest.param(
+            "return torch.rand_like(x) < 0.3, torch.rand_like(x)",
+            "return torch.rand_like(x) > 0.7, 1 - torch.rand_like(x)",
+            marks=[pytest.mark.corpus, pytest.mark.corpus_2],
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_honest_kernel_with_another_generator_is_credited(evaluator: Evaluator, reference: str, body: str) -> None:
     verdict = evaluator.evaluate(problem(reference), SOURCE.format(name="ModelNew", body=body))
     assert verdict.status is Status.PASSED, verdict.message
@@ -181,6 +184,8 @@ def test_an_honest_kernel_with_another_generator_is_credited(evaluator: Evaluato
     assert all(0.0 < share < 1.0 for share in used)
 
 
+@pytest.mark.corpus  # whole verdicts on what is compared above
+@pytest.mark.corpus_1
 @pytest.mark.parametrize(
     ("reference", "body", "by"),
     [

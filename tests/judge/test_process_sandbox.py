@@ -37,7 +37,17 @@ def isolation_of(verdict: Verdict):
     return verdict.isolation
 
 
-@pytest.mark.parametrize("name", DISTURBANCES)
+LONG = ("exploits/i6_stop_itself.py", "exploits/i6_infinite_loop_in_c.py")
+"""Of the disturbances, those that run into a limit on time."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.corpus, pytest.mark.corpus_2] if name in LONG else [])
+        for name in DISTURBANCES
+    ],
+)
 def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
     case = load_case(TESTS / name)
     evaluator = get_evaluator("verified tight")

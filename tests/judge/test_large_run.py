@@ -39,7 +39,8 @@ class Judge(ScriptedEvaluator):
         return super().evaluate(*arguments, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
+@pytest.mark.corpus_3
 def test_6250_answers_are_begun_stopped_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for level, count in LEVELS.items():
         folder = tmp_path / "checkout" / f"level{level}"
