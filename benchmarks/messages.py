@@ -28,9 +28,10 @@ import torch
 from kbenv import get_protocol, load_problem
 from kbenv.protocol import EFFORTS
 from kbenv.sandbox.job import Job as Spec
-from kbenv.sandbox.judge.arm import Arm, Setting
+from kbenv.sandbox.judge.arm import Arm
 from kbenv.sandbox.judge.job import Job
 from kbenv.sandbox.judge.place import Place
+from kbenv.sandbox.judge.setting import Setting
 from kbenv.sandbox.judge.slots import Slots
 from kbenv.sandbox.zygote import Zygote
 

@@ -11,12 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kbenv.sandbox.judge import calibration as module
-from kbenv.sandbox.judge.blocks import block_length, slice_length
+from kbenv.sandbox.judge.blocks import block_length, float64_leaf, slice_length
 from kbenv.sandbox.judge.calibration import (
     Calibration,
     Closer,
     Rule,
-    float64_leaf,
     tied_indices,
 )
 from kbenv.sandbox.judge.compare import Comparison

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from kbenv.protocol import Limits
-from kbenv.sandbox.judge.arm import Setting
 from kbenv.sandbox.judge.place import Ahead
 from kbenv.sandbox.judge.plan import CONTEXT_BYTES
+from kbenv.sandbox.judge.setting import Setting
 
 FIRST, FURTHER = ("reference", "null", "submission"), ["reference", "submission"] * 3
 

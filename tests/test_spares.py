@@ -51,7 +51,8 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from kbenv.protocol import Limits
 from kbenv.sandbox import confine
-from kbenv.sandbox.judge.arm import Arm, ArmError, Setting
+from kbenv.sandbox.judge.arm import Arm, ArmError
+from kbenv.sandbox.judge.setting import Setting
 from kbenv.sandbox.judge.proc import descendants, tasks, uids
 from kbenv.sandbox.zygote import Zygote
 
@@ -109,7 +110,7 @@ import json, os, sys, tempfile
 sys.path.insert(0, sys.argv[1])
 import torch
 from kbenv.protocol import Limits
-from kbenv.sandbox.judge.arm import Setting
+from kbenv.sandbox.judge.setting import Setting
 from kbenv.sandbox.judge.place import UIDS, Place
 from kbenv.sandbox.judge.proc import descendants, tasks
 from kbenv.sandbox.zygote import Zygote

@@ -18,10 +18,11 @@ from functools import partial
 
 from ..wire import Message
 from ..zygote import Zygote
-from .arm import Arm, ArmError, Setting
+from .arm import Arm, ArmError
 from .artifacts import Artifacts
 from .build import Builds
 from .faults import InfrastructureFault
+from .setting import Setting
 
 _OWN_S = 30.0
 """Of the submission itself, beside what is built for it: one that does not end by then is left to its job."""

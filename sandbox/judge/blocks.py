@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -46,6 +47,15 @@ def block_length(leaf: Leaf) -> int:
     if row <= _LONG_ROW:
         return row
     return next((length for length in range(_LONG_BLOCK, _BLOCK - 1, -1) if row % length == 0), _LONG_BLOCK)
+
+
+def float64_leaf(leaf: Leaf) -> Leaf:
+    """The leaf that holds the same output computed in float64."""
+    kinds: dict[bool, Any] = {True: "complex128", False: "float64"}
+    dtype = leaf.torch_dtype
+    if dtype.is_floating_point or dtype.is_complex:
+        return Leaf(leaf.shape, leaf.strides, kinds[dtype.is_complex])
+    return leaf
 
 
 def off_by(e: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -32,9 +32,10 @@ import torch
 from ..runner.machine_code import checked
 from ..wire import Message
 from ..zygote import Zygote
-from .arm import Arm, ArmError, Setting
+from .arm import Arm, ArmError
 from .artifacts import Artifacts
 from .flags import is_trusted, refused
+from .setting import Setting
 from .slim import PRELUDE, prelude, slim_headers
 
 _SCHEMA = "1"

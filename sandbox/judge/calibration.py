@@ -27,7 +27,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -494,12 +493,3 @@ def _whole_blocks(elements: int, length: int) -> int:
 
 def _is_inexact(leaf: Leaf) -> bool:
     return leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex
-
-
-def float64_leaf(leaf: Leaf) -> Leaf:
-    """The leaf that holds the same output computed in float64."""
-    kinds: dict[bool, Any] = {True: "complex128", False: "float64"}
-    dtype = leaf.torch_dtype
-    if dtype.is_floating_point or dtype.is_complex:
-        return Leaf(leaf.shape, leaf.strides, kinds[dtype.is_complex])
-    return leaf

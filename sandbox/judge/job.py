@@ -28,7 +28,7 @@ from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
 from .memory import measure_memory
 from .place import NULL, REFERENCE, SUBMISSION, Place
-from .plan import Demand, DoesNotFitError, Plan, make_plan
+from .plan import Demand, DoesNotFitError, Plan, free_memory, make_plan
 from .plausibility import Rates, find_floor, take_rates
 from .probe import perturb
 from .provenance import trace_submission
@@ -217,7 +217,7 @@ class Job:
 
     def _make_plan(self, facts: Message) -> Plan:
         inputs, outputs = self.signature.inputs.slot_bytes, self.signature.outputs.slot_bytes
-        free, l2 = _free_memory(self.device)
+        free, l2 = free_memory(self.device)
         cap = self.protocol["limits"]["device_memory_bytes"]
         weights = sum(item["bytes"] for item in self._state)
         work = max(facts["peak_bytes"] - inputs, weights + outputs)
@@ -238,7 +238,7 @@ class Job:
             yield
         except ArmError as e:
             if e.kind == "memory":
-                free = _free_memory(self.device)[0] / 2**30
+                free = free_memory(self.device)[0] / 2**30
                 raise InfrastructureFault(
                     "memory",
                     f"the problem's reference needs more {self.device} memory than there is; have {free:.2f} GiB "
@@ -490,15 +490,3 @@ def _short(value: Any) -> Any:
     if isinstance(value, dict) and len(value) < 8 and all(isinstance(v, str) and len(v) < 32 for v in value.values()):
         return value
     return None
-
-
-def _free_memory(device: str) -> tuple[int, int]:
-    """Free bytes of the device and bytes of its L2 cache (0 on the CPU)."""
-    if device == "cuda":
-        torch.cuda.empty_cache()
-        return torch.cuda.mem_get_info()[0], torch.cuda.get_device_properties(0).L2_cache_size
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10, 0
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"), 0

@@ -27,8 +27,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_UIDS = 6
-"""Of a job: see `place.Place`."""
 _UID_FIRST, _UID_SETS = 60100, 900
 """Uids of jobs: below 65536, which is all that a user-namespaced container maps, and in no range of useradd's."""
 _CONTAINER_UID_FIRST, _CONTAINER_UID_SETS = 10000, 9000
@@ -122,12 +120,12 @@ def _serve(channel, zygote, uids, artifacts) -> None:  # type: ignore[no-untyped
     from ..runner.stand_in import describe_device
     from ..wire import ClosedError, DeadlineError
     from .ahead import build_ahead
-    from .arm import Setting
     from .audit import Audit
     from .baseline import Baseline
     from .faults import InfrastructureFault
     from .job import Job
     from .place import Ahead, Place
+    from .setting import Setting
 
     def run(kind: str, spec: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The result, and whether the device still works."""
@@ -247,15 +245,19 @@ def _uids(*, contained: bool) -> Iterator[Iterator[Sequence[int] | None]]:
 
 
 def _container_uids() -> Iterator[Sequence[int]]:
+    from .place import UIDS
+
     index = secrets.randbelow(_CONTAINER_UID_SETS)
     while True:
-        first = _CONTAINER_UID_FIRST + index * _UIDS
-        yield range(first, first + _UIDS)
+        first = _CONTAINER_UID_FIRST + index * UIDS
+        yield range(first, first + UIDS)
         index = (index + 1) % _CONTAINER_UID_SETS
 
 
 @contextlib.contextmanager
 def _claimed_uids() -> Iterator[Sequence[int]]:
+    from .place import UIDS
+
     folder = os.path.join(tempfile.gettempdir(), "kbenv-uids")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.stat(folder).st_uid != 0:
@@ -267,9 +269,9 @@ def _claimed_uids() -> Iterator[Sequence[int]]:
         except BlockingIOError:
             os.close(lock)
             continue
-        first = _UID_FIRST + index * _UIDS
+        first = _UID_FIRST + index * UIDS
         try:
-            yield range(first, first + _UIDS)
+            yield range(first, first + UIDS)
         finally:
             os.close(lock)
         return

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from ..zygote import Zygote
-from .arm import Arm, Setting
+from .arm import Arm
 from .plan import CONTEXT_BYTES
+from .setting import Setting
 from .spares import Spares
 
 REFERENCE, SUBMISSION, NULL, BASELINE = ROLES = ("reference", "submission", "null", "baseline")

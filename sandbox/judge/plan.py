@@ -9,7 +9,10 @@ the plan is `exclusive`: slots are lent to one runner at a time and the judge's 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
+
+import torch
 
 CONTEXT_BYTES = 700 << 20
 """A CUDA context with PyTorch's libraries, at most (0.5 GB measured on an H200). One may still come when the plan is
@@ -88,3 +91,15 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
         )
     cold = demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes
     return Plan(1, 1, True, cold, need, demand.free_bytes, 0)
+
+
+def free_memory(device: str) -> tuple[int, int]:
+    """Free bytes of the device and bytes of its L2 cache (0 on the CPU)."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info()[0], torch.cuda.get_device_properties(0).L2_cache_size
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10, 0
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"), 0

@@ -21,8 +21,8 @@ import torch
 from ..buffers import Buffer, create_buffer
 from ..layout import Arena, Layout
 from .arm import REFERENCE_S, ArmError
-from .blocks import off_by
-from .calibration import ILL_CONDITIONED, Calibration, Closer, Deviation, Rule, float64_leaf
+from .blocks import float64_leaf, off_by
+from .calibration import ILL_CONDITIONED, Calibration, Closer, Deviation, Rule
 from .compare import Comparison, all_within, compare
 from .faults import InfrastructureFault
 from .probe import jitter
