@@ -306,9 +306,9 @@ the gate of core/level3/gated_feed_forward are to take some 0.13 ms of 1.75 ms i
 CPU the epilogue of core/level2/matmul_bias_swish_row_max takes 1.8%. A decoy launched on one element takes 2 us, 0.2%
 of a millisecond."""
 PROBES = (
-    "rows", "columns", "row-means", "column-means", "outliers", "tails", "signs", "shifted", "far-above", "far-below",
-    "near-one", "near-one-signed", "wide", "large", "narrow", "small", "zero-rows", "ties", "dip", "inner-dip",
-    "ends", "constants",
+    "rows", "columns", "row-means", "column-means", "outliers", "tails", "signs", "gaps", "shifted", "far-above",
+    "far-below", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "zero-rows", "ties", "dip",
+    "inner-dip", "ends", "constants",
 )  # fmt: skip
 """Of `kbenv.sandbox.judge.probe`."""
 _PRESETS: dict[str, Callable[[Precision], Protocol]] = {

@@ -16,9 +16,8 @@ from kbenv.sandbox.judge.calibration import (
     Calibration,
     Closer,
     Rule,
-    tied_indices,
 )
-from kbenv.sandbox.judge.compare import Comparison
+from kbenv.sandbox.judge.compare import Comparison, tied_indices
 from kbenv.sandbox.layout import leaf_of
 from tests.arenas import arena_of
 

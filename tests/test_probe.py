@@ -72,6 +72,13 @@ def test_signs_are_drawn_anew():
     assert 0.45 < float((found < 0).double().mean()) < 0.55
 
 
+def test_half_of_the_elements_are_gaps():
+    x = draw(100, 100)
+    found = probed(x, "gaps")
+    assert bool(((found == 0) | (found == x)).all())
+    assert 0.45 < float((found == 0).double().mean()) < 0.55
+
+
 def test_values_near_one():
     for name, low in (("near-one", 0.4), ("near-one-signed", 0.0)):
         found = probed(draw(100, 100), name)
@@ -281,7 +288,7 @@ def test_a_probe_reaches_every_element_of_any_layout(name, layout):
         assert bool((ratio[:, 0] != 1).all())
     elif name == "tails":
         assert torch.equal(found != x, in_a_tail(x))
-    elif name not in ("outliers", "zero-rows", "ties", "signs"):
+    elif name not in ("outliers", "zero-rows", "ties", "signs", "gaps"):
         assert bool((found != x).all())
 
 
@@ -291,7 +298,7 @@ def test_large_inputs_are_changed_a_part_at_a_time(name, monkeypatch):
     x = draw(50, 70)
     found = probed(x, name)
     assert torch.equal(found, probed(x, name))
-    if name not in ("outliers", "tails", "zero-rows", "ties", "signs"):
+    if name not in ("outliers", "tails", "zero-rows", "ties", "signs", "gaps"):
         assert bool((found != x).all())
     if name == "signs":
         assert 0.4 < float((found != x)[-10:].double().mean()) < 0.6

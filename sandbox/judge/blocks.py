@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..layout import Leaf
+from . import kernels
 
 _SHORT_ROW, _LONG_ROW, _BLOCK, _LONG_BLOCK = 32, 4096, 256, 1024
 LEAST_FOR_RMS = 32
@@ -30,6 +31,22 @@ class Blocks:
     largest: torch.Tensor
     cut_off: torch.Tensor
     repeated: torch.Tensor
+
+
+@dataclass
+class Errors:
+    """By block of one output, float64: elements, the largest difference from what is expected, sums of squares of the
+    differences and of what is expected. Of no use where some difference is not `finite`."""
+
+    size: torch.Tensor
+    largest: torch.Tensor
+    squares: torch.Tensor
+    values: torch.Tensor
+    finite: bool
+
+    @property
+    def rms(self) -> torch.Tensor:
+        return (self.squares / self.size).sqrt()
 
 
 def slice_length(leaf: Leaf) -> int:
@@ -71,10 +88,24 @@ def rows_of(part: torch.Tensor, length: int) -> list[torch.Tensor]:
     return [rows for rows in (part[:whole].view(-1, length), part[whole:].view(1, -1)) if rows.numel() > 0]
 
 
-def root_mean_squares(part: torch.Tensor, length: int) -> torch.Tensor:
-    """By block, float64; NaN or infinite where an element is."""
-    rows = rows_of(part, length)
-    return torch.cat([torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) / math.sqrt(x.shape[1]) for x in rows])
+def fit_one_pass(e: torch.Tensor, f: torch.Tensor) -> bool:
+    """Whether `errors_of` takes one pass over these, however many elements there are."""
+    return e.is_cuda and f.is_cuda and f.dtype is torch.float32 and e.dtype in (torch.float32, torch.float64)
+
+
+def errors_of(e: torch.Tensor, f: torch.Tensor, length: int) -> Errors:
+    """Of two flat floating tensors; a last block may be shorter."""
+    size = torch.full((-(-len(f) // length),), float(length), dtype=torch.float64, device=f.device)
+    size[-1] = len(f) - (len(size) - 1) * length
+    if fit_one_pass(e, f):
+        largest, squares, values = kernels.errors(e, f, length)
+        return Errors(size, largest, squares, values, finite=bool((largest >= 0).all()))
+    off = [rows.float() for rows in rows_of(off_by(e, f), length)]
+    largest = torch.cat([torch.stack(torch.aminmax(rows, dim=1)).abs().amax(dim=0).double() for rows in off])
+    norms = torch.cat([torch.linalg.vector_norm(rows, dim=1).double() for rows in off])
+    squares = torch.where(largest < 1 / PLAIN, size * largest.square(), norms.square())  # where those vanish
+    values = torch.cat([torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in rows_of(e, length)])
+    return Errors(size, largest, squares, values.square(), finite=bool(torch.isfinite(largest).all()))
 
 
 def summarise(parts: Iterator[torch.Tensor], length: int) -> Blocks:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -33,16 +33,16 @@ import torch
 from ..layout import Arena, Leaf
 from .blocks import (
     LEAST_FOR_RMS,
-    PLAIN,
     Blocks,
+    Errors,
     block_length,
+    errors_of,
+    fit_one_pass,
     off_by,
-    root_mean_squares,
-    rows_of,
     slice_length,
     summarise,
 )
-from .compare import CHUNK_ELEMENTS, PASS_ELEMENTS, Comparison, describe_element
+from .compare import CHUNK_ELEMENTS, PASS_ELEMENTS, Comparison, describe_element, same_values, tied_indices
 
 _LEAST = 1.2e-38
 """Absolute: the smallest normal number of fp32, below which honest code may flush to zero."""
@@ -55,6 +55,8 @@ _SUMMED = 16.0
 """Roundings, times `element_factor`."""
 _FAR = 4.0
 """Times a block's limit: where what is within alone would pass, those beyond are what is wrong with the block."""
+_WIDE, _WIDE_BLOCKS = 1 << 31, 1 << 21
+"""Elements at once where a pass needs no memory for each, and blocks, for which there are a dozen numbers."""
 _LEAST_BLOCKS = 8
 """Of fewer the median says little."""
 ILL_CONDITIONED = 0.03
@@ -93,6 +95,9 @@ class Bounds:
     error: torch.Tensor
     largest_error: torch.Tensor
     relative: float
+
+
+_BY_BLOCK = ("size", "value", "error", "largest_error")
 
 
 @dataclass(frozen=True)
@@ -204,7 +209,8 @@ class Calibration:
         """Forgets the slot and takes the values from `expected` (its slot `row`, where that is another)."""
         for index, leaf in enumerate(expected.layout.leaves):
             length = block_length(leaf)
-            parts = _parts(expected, slot if row is None else row, index, length, self._device)
+            flat = expected.flat_leaf(slot if row is None else row, index)
+            parts = (part for (part,) in _parts(self._device, length, flat))
             value = summarise(parts if _is_inexact(leaf) else iter(()), length)
             zero = torch.zeros_like(value.squares)
             self._scales[slot, index] = Scale(length, slice_length(leaf), value, zero, zero)
@@ -216,22 +222,28 @@ class Calibration:
         deviations = {}
         for index, leaf in enumerate(variant.layout.leaves):
             scale = self._scales[slot, index]
-            pairs = zip(
-                _parts(expected, slot if row is None else row, index, scale.length, self._device),
-                _parts(variant, slot, index, scale.length, self._device), strict=True,
-            )  # fmt: skip
+            e, v = expected.flat_leaf(slot if row is None else row, index), variant.flat_leaf(slot, index)
             if _is_inexact(leaf):
-                error = summarise((off_by(e, v) for e, v in pairs), scale.length)
-                scale.error = torch.maximum(scale.error, error.squares)
-                scale.largest_error = torch.maximum(scale.largest_error, error.largest)
-                deviations[index] = scale.deviation(error.squares, leaf.elements)
+                squares, largest = self._error(e, v, scale.length)
+                scale.error = torch.maximum(scale.error, squares)
+                scale.largest_error = torch.maximum(scale.largest_error, largest)
+                deviations[index] = scale.deviation(squares, leaf.elements)
             else:
                 start = 0
-                for e, v in pairs:
-                    differs = (e != v).nonzero().flatten()
-                    scale.ambiguous.append((start + differs, v[differs]))
-                    start += e.numel()
+                for x, y in _parts(self._device, scale.length, e, v):
+                    differs = (x != y).nonzero().flatten()
+                    scale.ambiguous.append((start + differs, y[differs]))
+                    start += x.numel()
         return deviations
+
+    def _error(self, e: torch.Tensor, v: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of one variant, by block: the sum of squares and the largest; of finite ones, where some are not."""
+        if fit_one_pass(e, v):
+            errors = [errors_of(x, y, length) for x, y in _parts(self._device, length, e, v)]
+            if all(error.finite for error in errors):
+                return torch.cat([error.squares for error in errors]), torch.cat([error.largest for error in errors])
+        blocks = summarise((off_by(x, y) for x, y in _parts(self._device, length, e, v, wide=False)), length)
+        return blocks.squares, blocks.largest
 
     def finish(self, slot: int, *, lasting: bool) -> float:
         """The slot's largest relative error; a `lasting` one later slots do not fall below.
@@ -254,32 +266,37 @@ class Calibration:
         """
         into = Comparison()
         for index, leaf in enumerate(expected.layout.leaves):
+            if leaf.elements == 0:
+                continue
             length, relative = block_length(leaf), self.relative.get(index, 0.0)
-            for e, f in zip(
-                self._rows(expected, first, calls, index, length), self._rows(found, first, calls, index, length),
-                strict=True,
-            ):  # fmt: skip
-                if torch.equal(e, f):
+            for e, f in self._rows(expected, found, first, calls, index, length):
+                if not fit_one_pass(e, f) and same_values(e, f):
                     into.elements += e.numel()
                 elif not leaf.torch_dtype.is_floating_point:
                     return None
                 else:
-                    value = root_mean_squares(e, length)
-                    bounds = Bounds(torch.full_like(value, length), value, value * relative, 0 * value, relative)
-                    if not _settle(self.rule, into, index, 0, length, bounds, e, f):
+                    errors = errors_of(e, f, length)
+                    value = (errors.values / errors.size).sqrt()
+                    bounds = Bounds(errors.size, value, value * relative, 0 * value, relative)
+                    if errors.finite and _are_within(self.rule, into, index, bounds, errors):
+                        into.elements += e.numel()
+                    elif not same_values(e, f):  # equal infinities
                         return None
         return into
 
-    def _rows(self, arena: Arena, first: int, calls: int, index: int, length: int) -> Iterator[torch.Tensor]:
-        """As `_parts` of each slot; small outputs of whole blocks many slots at a time."""
-        elements = arena.layout.leaves[index].elements
+    def _rows(
+        self, expected: Arena, found: Arena, first: int, calls: int, index: int, length: int
+    ) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Both of each slot in memory order, whole blocks at a time; small outputs of whole blocks many slots."""
+        elements = expected.layout.leaves[index].elements
         at_once = PASS_ELEMENTS[self._device] // max(1, elements) if elements % length == 0 else 0
         if at_once <= 1 or calls == 1:
             for slot in range(first, first + calls):
-                yield from _parts(arena, slot, index, length, self._device)
+                yield from _parts(self._device, length, *(x.flat_leaf(slot, index) for x in (expected, found)))
         else:
             for start in range(first, first + calls, at_once):
-                yield arena.rows(index, start, min(at_once, first + calls - start)).to(self._device).reshape(-1)
+                count = min(at_once, first + calls - start)
+                yield tuple(x.rows(index, start, count).to(self._device).reshape(-1) for x in (expected, found))
 
     def least_error(self, slot: int, index: int, places: torch.Tensor) -> torch.Tensor:
         """What may be off at single elements of an output at least, float64.
@@ -306,17 +323,16 @@ class Calibration:
             scale = self._scales[slot, index]
             start = 0
             outside: list[torch.Tensor] = []
-            triples = zip(
-                _parts(expected, slot if row is None else row, index, scale.length, self._device),
-                _parts(found, slot, index, scale.length, self._device),
-                _parts(fp32, slot, index, scale.length, self._device), strict=True,
-            )  # fmt: skip
+            flats = (
+                expected.flat_leaf(slot if row is None else row, index),
+                *(x.flat_leaf(slot, index) for x in (found, fp32)),
+            )
             relative = max(self.relative.get(index, 0.0), scale.typical)
             absolute = _ROUNDING * self.usual.get(index, 0.0) if slot in self._moved else 0.0
             bounds = scale.bounds(relative, absolute) if _is_inexact(leaf) else None
             closely = partial(_compare_floating, rule, into, leaf, index)
             tied: torch.Tensor | None = None
-            for e, f, r in triples:
+            for e, f, r in _parts(self._device, scale.length, *flats):
                 if bounds is not None:
                     if not _settle(rule, into, index, start, scale.length, bounds, e, f):
                         known = (closer or {}).get(index)
@@ -342,30 +358,30 @@ class Calibration:
 def _settle(
     rule: Rule, into: Comparison, index: int, start: int, length: int, bounds: Bounds, e: torch.Tensor, f: torch.Tensor
 ) -> bool:
-    """Whether every block is within by its largest difference and by its root mean square: few passes, in fp32."""
+    """Whether every block is within by its largest difference and by its root mean square: in few passes."""
     if e.is_complex():
         return False
-    first, largest_error = start // length, 0.0
-    used = []
-    for rows in rows_of(off_by(e, f).float(), length):
-        blocks = slice(first, first + len(rows))
-        first += len(rows)
-        value, error = bounds.value[blocks], bounds.error[blocks]
-        spread = rule.element_factor * torch.maximum(error, bounds.relative * value)
-        allowed = torch.maximum(spread, rule.rms_factor * bounds.largest_error[blocks])
-        allowed += rule.element_floor * value + _LEAST
-        low, high = (x.double() for x in torch.aminmax(rows, dim=1))
-        largest = torch.maximum(low.abs(), high.abs())
-        rms = torch.linalg.vector_norm(rows, dim=1).double() / math.sqrt(rows.shape[1])
-        rms = torch.where(largest < 1 / PLAIN, largest, rms)  # where squares vanish
-        used.append(torch.maximum(largest / allowed, rms / (rule.rms_factor * error + rule.rms_floor * value + _LEAST)))
-        largest_error = max(largest_error, float(largest.max()))
-    most = float(torch.cat(used).max())
-    if not most < _SETTLED:  # NaN is not
+    errors = errors_of(e, f, length)
+    blocks = slice(start // length, start // length + len(errors.size))
+    part = replace(bounds, **{name: getattr(bounds, name)[blocks] for name in _BY_BLOCK})
+    if not errors.finite or not _are_within(rule, into, index, part, errors):
         return False
     into.elements += e.numel()
+    return True
+
+
+def _are_within(rule: Rule, into: Comparison, index: int, bounds: Bounds, errors: Errors) -> bool:
+    value, error = bounds.value, bounds.error
+    spread = rule.element_factor * torch.maximum(error, bounds.relative * value)
+    allowed = torch.maximum(spread, rule.rms_factor * bounds.largest_error) + rule.element_floor * value + _LEAST
+    of_block = rule.rms_factor * error + rule.rms_floor * value + _LEAST
+    most, largest = torch.stack(
+        [torch.maximum(errors.largest / allowed, errors.rms / of_block).max(), errors.largest.max()]
+    ).tolist()
+    if not most < _SETTLED:  # NaN is not
+        return False
     into.tolerance_used = max(into.tolerance_used, most)
-    into.add_errors(index, largest_error, 0.0)
+    into.add_errors(index, largest, 0.0)
     return True
 
 
@@ -433,37 +449,6 @@ def _differing(scale: Scale, start: int, e: torch.Tensor, f: torch.Tensor) -> to
     return wrong
 
 
-def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Where two integers, as indices along an axis of an input, name equal values: of a tie either may be returned.
-
-    Args:
-        inputs: of any shapes; those count whose shape is the output's, but for the axis.
-        found, expected: integers of one shape.
-
-    Returns:
-        Booleans in the memory order of `expected`.
-    """
-    tied = torch.zeros_like(expected, dtype=torch.bool)
-    for x in inputs:
-        if not x.is_floating_point() or expected.dtype is torch.bool:
-            continue
-        values = x.reshape(-1) if expected.dim() == 0 else x
-        for axis in range(values.dim()):
-            rest = values.shape[:axis] + values.shape[axis + 1 :]
-            if expected.shape == rest:
-                e, f = expected.unsqueeze(axis), found.unsqueeze(axis)
-            elif expected.dim() == values.dim() and expected.shape[:axis] + expected.shape[axis + 1 :] == rest:
-                e, f = expected, found
-            else:
-                continue
-            size = values.shape[axis]
-            legal = (e >= 0) & (e < size) & (f >= 0) & (f < size)
-            e, f = (index.long().clamp(0, size - 1).to(values.device) for index in (e, f))
-            equal = (values.gather(axis, e) == values.gather(axis, f)).to(legal.device)
-            tied |= (legal & equal).view(expected.shape)
-    return tied.as_strided((tied.numel(),), (1,))
-
-
 def _count(
     into: Comparison, leaf: Leaf, index: int, start: int,
     e: torch.Tensor, f: torch.Tensor, wrong: torch.Tensor, difference: torch.Tensor,
@@ -480,11 +465,15 @@ def _count(
         into.first = describe_element(leaf, index, start + at, e[at].item(), f[at].item())
 
 
-def _parts(arena: Arena, slot: int, index: int, length: int, device: str) -> Iterator[torch.Tensor]:
-    """A leaf's elements in memory order, whole blocks at a time."""
-    flat, step = arena.flat_leaf(slot, index), _whole_blocks(PASS_ELEMENTS[device], length)
-    for start in range(0, len(flat), step):
-        yield flat[start : start + step].to(device)
+def _parts(device: str, length: int, *flats: torch.Tensor, wide: bool = True) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Of leaves in memory order, whole blocks at a time; many where one pass takes what is expected and found (`wide`:
+    unless it is to be of few)."""
+    elements = PASS_ELEMENTS[device]
+    if wide and len(flats) > 1 and fit_one_pass(*flats[:2]):
+        elements = max(elements, min(_WIDE, length * _WIDE_BLOCKS))
+    step = _whole_blocks(elements, length)
+    for start in range(0, len(flats[0]), step):
+        yield tuple(flat[start : start + step].to(device) for flat in flats)
 
 
 def _whole_blocks(elements: int, length: int) -> int:

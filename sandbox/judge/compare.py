@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..layout import Arena, Leaf
+from . import kernels
 
 CHUNK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 23}
 """In float64 and with some twenty temporaries: on the CPU they stay in its cache (ten times faster than 2**23)."""
@@ -240,10 +241,50 @@ def _floats(flat: torch.Tensor, device: str) -> Iterator[torch.Tensor]:
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two flat uint8 tensors of whole slots are equal, in chunks: at once needs as much memory again."""
+    if a.is_cuda and b.is_cuda:
+        return not kernels.differ(a, b)
     a, b, step = a.view(torch.int64), b.view(torch.int64), 1 << 25
     return all(
         torch.equal(a[start : start + step], b[start : start + step].to(a.device)) for start in range(0, len(a), step)
     )
+
+
+def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two flat tensors of one type are equal; on a GPU, bit by bit, without memory of its own."""
+    if a.is_cuda and b.is_cuda and a.numel() * a.element_size() % 16 == 0:
+        return not kernels.differ(a, b)
+    return torch.equal(a, b)
+
+
+def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Where two integers, as indices along an axis of an input, name equal values: of a tie either may be returned.
+
+    Args:
+        inputs: of any shapes; those count whose shape is the output's, but for the axis.
+        found, expected: integers of one shape.
+
+    Returns:
+        Booleans in the memory order of `expected`.
+    """
+    tied = torch.zeros_like(expected, dtype=torch.bool)
+    for x in inputs:
+        if not x.is_floating_point() or expected.dtype is torch.bool:
+            continue
+        values = x.reshape(-1) if expected.dim() == 0 else x
+        for axis in range(values.dim()):
+            rest = values.shape[:axis] + values.shape[axis + 1 :]
+            if expected.shape == rest:
+                e, f = expected.unsqueeze(axis), found.unsqueeze(axis)
+            elif expected.dim() == values.dim() and expected.shape[:axis] + expected.shape[axis + 1 :] == rest:
+                e, f = expected, found
+            else:
+                continue
+            size = values.shape[axis]
+            legal = (e >= 0) & (e < size) & (f >= 0) & (f < size)
+            e, f = (index.long().clamp(0, size - 1).to(values.device) for index in (e, f))
+            equal = (values.gather(axis, e) == values.gather(axis, f)).to(legal.device)
+            tied |= (legal & equal).view(expected.shape)
+    return tied.as_strided((tied.numel(),), (1,))
 
 
 def relative_difference(a: Arena, b: Arena, slot: int, device: str) -> float:

@@ -116,6 +116,7 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
             return None if before is None or after is None else Peak(inputs + kept + max(0, after - before))
+        _stir()  # what the judge itself had at hand is not the runner's
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             _stir()
@@ -128,6 +129,7 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
 
 def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]:
     """Ends every runner; by role what the device got back, beyond what it gets back of the null runner, and of all."""
+    _stir()
     held, begun = {}, _free()
     for role in (*peaks, "null"):  # what comes late is the next one's: never too much for the submission
         before = _free()

@@ -73,10 +73,13 @@ def _zero_rows(x: torch.Tensor, generator: torch.Generator) -> None:
 def _outliers(x: torch.Tensor, generator: torch.Generator) -> None:
     """One element in a thousand, in small tensors a few more, 200 to 2000 times as large, of either sign."""
     share = max(_OUTLIERS, min(_MOST_OUTLIERS, _LEAST_OUTLIERS / x.numel()))
-    chosen = torch.rand(x.shape, generator=generator, device=x.device) < share
-    size = torch.rand(x.shape, generator=generator, device=x.device) * 3600 - 1800
-    size = torch.where(size >= 0, size + 200, size - 200).to(x.dtype)
-    x.copy_(torch.where(chosen, x * size, x))
+    step = round(1 / share)
+    first = torch.arange(0, x.numel(), step, device=x.device)
+    at = first + torch.randint(step, first.shape, generator=generator, device=x.device)  # one of each stretch, or none
+    size = torch.rand(first.shape, generator=generator, device=x.device) * 3600 - 1800
+    size = torch.where(size >= 0, size + 200, size - 200).to(x.dtype)[at < x.numel()]
+    at = at[at < x.numel()]
+    x[at] = x[at] * size
 
 
 def _tails(x: torch.Tensor, _: torch.Generator) -> None:
@@ -88,7 +91,7 @@ def _tails(x: torch.Tensor, _: torch.Generator) -> None:
 
 def _near_one(x: torch.Tensor, generator: torch.Generator) -> None:
     """Values within a twentieth of 1: products of many neither vanish nor explode."""
-    x.copy_((torch.rand(x.shape, generator=generator, device=x.device) * 0.1 + 0.95).to(x.dtype))
+    x.uniform_(0.95, 1.05, generator=generator)
 
 
 def _near_one_signed(x: torch.Tensor, generator: torch.Generator) -> None:
@@ -145,13 +148,17 @@ def _deviation(x: torch.Tensor) -> float:
 
 def _ties(x: torch.Tensor, _: torch.Generator) -> None:
     """Values rounded to multiples of a half."""
-    x.copy_((x * 2).round() / 2)
+    x.mul_(2).round_().div_(2)
 
 
 def _signs(x: torch.Tensor, generator: torch.Generator) -> None:
     """Every element's sign drawn anew."""
-    negative = torch.rand(x.shape, generator=generator, device=x.device) < 0.5
-    x.copy_(torch.where(negative, -x, x))
+    x.mul_(torch.randint(2, x.shape, generator=generator, device=x.device, dtype=torch.int8).mul_(2).sub_(1))
+
+
+def _gaps(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Half of all elements zero, as after a ReLU: what holds a zero for an end, or as good as none, is found out."""
+    x.masked_fill_(torch.randint(2, x.shape, generator=generator, device=x.device, dtype=torch.bool), 0)
 
 
 def _wide(x: torch.Tensor, _: torch.Generator) -> None:
@@ -197,14 +204,14 @@ def _ends(x: torch.Tensor, generator: torch.Generator) -> None:
 
 PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
     "rows": _rows, "columns": _columns, "row-means": _row_means, "column-means": _column_means, "outliers": _outliers,
-    "tails": _tails,
-    "signs": _signs, "shifted": _shifted, "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
+    "tails": _tails, "signs": _signs, "gaps": _gaps, "shifted": _shifted,
+    "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
     "near-one-signed": _near_one_signed, "wide": _wide, "large": _large, "narrow": _narrow, "small": _small,
     "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "inner-dip": _inner_dip, "ends": _ends,
     "constants": _constants,
 }  # fmt: skip
 _ELEMENTWISE = frozenset(
-    {"outliers", "signs", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
+    {"outliers", "signs", "gaps", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
 )
 _LEAST_AXES = {
     "rows": 1,
