@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ class Device:
     """Gives back what a runner held a few looks after it has ended, as some drivers do."""
 
     def __init__(self, held: dict[str, int], *, looks: int) -> None:
-        self.held, self.looks = held, looks
+        self.held, self.looks = held | {"null": 2500 * MIB}, looks
         self.free, self.due = 1000 * MIB, [(0, 0)]
 
     def look(self) -> int:
@@ -26,6 +27,10 @@ class Device:
         self.free += sum(nbytes for left, nbytes in self.due if left <= 0)
         self.due = [(left, nbytes) for left, nbytes in self.due if left > 0]
         return self.free
+
+    def trim(self, op: str, timeout_s: float) -> None:
+        assert op == "trim"
+        self.held["null"] = 0  # the output that it copies from
 
     def stop_arm(self, role: str) -> None:
         self.due.append((self.looks, CONTEXT + self.held.get(role, 0)))
@@ -39,7 +44,10 @@ def nothing_stirred(monkeypatch: pytest.MonkeyPatch) -> None:
 def end_runners(held: dict[str, int], looks: int, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, int], int]:
     device = Device(held, looks=looks)
     monkeypatch.setattr(memory, "_free", device.look)
-    job: Any = SimpleNamespace(stop_arm=device.stop_arm)
+    null = SimpleNamespace(ask=device.trim)
+    job: Any = SimpleNamespace(
+        stop_arm=device.stop_arm, arm={"null": null}.__getitem__, reference_faults=contextlib.nullcontext
+    )
     peaks = {"submission": Peak(0, reserved=0), "reference": Peak(2560 * MIB, reserved=2600 * MIB)}
     return memory._end_runners(job, peaks)
 

@@ -288,11 +288,15 @@ class Calibration:
         self, expected: Arena, found: Arena, first: int, calls: int, index: int, length: int
     ) -> Iterator[tuple[torch.Tensor, ...]]:
         """Both of each slot in memory order, whole blocks at a time; small outputs of whole blocks many slots."""
-        elements = expected.layout.leaves[index].elements
-        at_once = PASS_ELEMENTS[self._device] // max(1, elements) if elements % length == 0 else 0
+        leaf, layout = expected.layout.leaves[index], expected.layout
+        flats = [[x.flat_leaf(slot, index) for x in (expected, found)] for slot in range(first, first + calls)]
+        most = PASS_ELEMENTS[self._device]
+        if layout.slot_bytes == leaf.nbytes and fit_one_pass(*flats[0]):  # no slot is copied to lie beside the next
+            most = _at_once(most, length)
+        at_once = most // leaf.elements if leaf.elements % length == 0 else 0
         if at_once <= 1 or calls == 1:
-            for slot in range(first, first + calls):
-                yield from _parts(self._device, length, *(x.flat_leaf(slot, index) for x in (expected, found)))
+            for pair in flats:
+                yield from _parts(self._device, length, *pair)
         else:
             for start in range(first, first + calls, at_once):
                 count = min(at_once, first + calls - start)
@@ -470,10 +474,14 @@ def _parts(device: str, length: int, *flats: torch.Tensor, wide: bool = True) ->
     unless it is to be of few)."""
     elements = PASS_ELEMENTS[device]
     if wide and len(flats) > 1 and fit_one_pass(*flats[:2]):
-        elements = max(elements, min(_WIDE, length * _WIDE_BLOCKS))
+        elements = _at_once(elements, length)
     step = _whole_blocks(elements, length)
     for start in range(0, len(flats[0]), step):
         yield tuple(flat[start : start + step].to(device) for flat in flats)
+
+
+def _at_once(least: int, length: int) -> int:
+    return max(least, min(_WIDE, length * _WIDE_BLOCKS))
 
 
 def _whole_blocks(elements: int, length: int) -> int:

@@ -116,7 +116,8 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
             return None if before is None or after is None else Peak(inputs + kept + max(0, after - before))
-        _stir()  # what the judge itself had at hand is not the runner's
+        arm.ask("trim", timeout_s=timeout_s)  # what earlier calls, or the judge, have at hand is not this call's
+        _stir()
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             _stir()
@@ -129,6 +130,8 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
 
 def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]:
     """Ends every runner; by role what the device got back, beyond what it gets back of the null runner, and of all."""
+    with job.reference_faults():
+        job.arm("null").ask("trim", timeout_s=REFERENCE_S)  # it has an output at hand to copy from
     _stir()
     held, begun = {}, _free()
     for role in (*peaks, "null"):  # what comes late is the next one's: never too much for the submission

@@ -355,10 +355,11 @@ class Runner(Tools):
     def do_detach(self, _: Message, __: list[int]) -> Message:
         for mapping in self._mappings.values():
             mapping.detach()
-        self._fill = []
         return self.do_trim({}, [])
 
     def do_trim(self, _: Message, __: list[int]) -> Message:
+        """Gives back what is not in use; a null runner has no more turns before it is attached again."""
+        self._fill = []
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         if self._device == "cuda":
