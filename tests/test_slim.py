@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 
+from kbenv.sandbox.judge import slim_tensor as slim_tensor_module
 from kbenv.sandbox.judge.flags import is_trusted, refused
 from kbenv.sandbox.judge.slim import slim_headers
 
@@ -28,7 +31,9 @@ def test_under_an_open_namespace_a_call_names_an_operator():
     headers = slim(PLAIN + "using namespace torch;\nTensor f(Tensor x) { return empty_like(x); }")
     assert headers is not None
     assert "empty_like.h" in headers["kbenv/operators.h"]
-    assert "empty_like.h" not in str(slim(PLAIN + "int empty_like(int x); int y = empty_like(1);"))
+    headers = slim(PLAIN + "int empty_like(int x); int y = empty_like(1);")
+    assert headers is not None
+    assert "empty_like.h" not in headers["kbenv/operators.h"]
 
 
 def test_a_comment_names_nothing():
@@ -59,6 +64,67 @@ def test_a_binding_is_for_c_plus_plus_alone():
     assert headers is not None
     assert "pybind.h" in headers["kbenv/prelude.h"]
     assert slim(binding) is None
+
+
+# -- tensors ----------------------------------------------------------------------------------------------------------
+
+HOST = """#include <torch/extension.h>
+at::Tensor f(const at::Tensor &x, std::optional<torch::Tensor> b) {
+    TORCH_CHECK(x.is_contiguous() && x.dim() == 2, "x");
+    auto y = torch::zeros({x.size(0), 4}, x.options().dtype(torch::kFloat32));
+    auto z = (x.view({-1, 4}).to(torch::kHalf) + y * 2.0).sum(1) / 3;
+    return b.has_value() ? torch::matmul(z, b.value().t()) : -x[0];
+}
+"""
+
+
+def compiled(text: str, headers: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    for path, content in {**headers, "a.cpp": text}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(content)
+    api = os.path.join(INCLUDE, "torch", "csrc", "api", "include")
+    command = ["c++", "-std=c++20", "-fsyntax-only", f"-I{folder}", f"-I{INCLUDE}", f"-I{api}", str(folder / "a.cpp")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_tensor_has_the_methods_that_a_source_names_and_compiles_with_them(tmp_path):
+    headers = slim(HOST)
+    assert headers is not None
+    found = compiled(HOST, headers, tmp_path)
+    assert found.returncode == 0, found.stderr[:2000]
+    tensor = headers["ATen/core/TensorBody.h"]
+    assert "Tensor::cumsum(" not in tensor
+    assert "Tensor::view(" in tensor
+    assert len(tensor) < 0.3 * os.path.getsize(os.path.join(INCLUDE, "ATen/core/TensorBody.h"))
+    hidden = HOST.replace("x[0]", "x.cum\\\nsum(0)")
+    assert compiled(hidden, headers, tmp_path).returncode != 0  # an error, never a method without its definition
+
+
+def test_every_method_is_declared_as_often_as_it_is_defined():
+    real = slim_tensor_module._read(INCLUDE)
+    assert len(real.methods) > 500
+    names = frozenset(real.methods) - real.unknown
+    whole = slim_tensor_module.slim_tensor(names, INCLUDE)
+    assert whole is not None
+    for match in slim_tensor_module._DEFINITION.finditer(real.text):
+        assert (match[0] in whole["ATen/core/TensorBody.h"]) == (match["method"] in names)
+
+
+@pytest.mark.parametrize(
+    "text", ["x.__iand__(y);", "c10::DeviceGuard guard(x.device());", "#include <ATen/native/TensorIterator.h>\n"]
+)
+def test_what_needs_more_of_a_tensor_gets_the_whole_class(text):
+    headers = slim(PLAIN + text)
+    assert headers is not None
+    assert "ATen/core/TensorBody.h" not in headers
+
+
+def test_headers_of_another_form_are_left_as_they_are(tmp_path):
+    for path in ("ATen/core/TensorBody.h", "ATen/MethodOperators.h", "ATen/TensorOperators.h"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("class Tensor {};\n")
+    assert slim_tensor_module.slim_tensor(frozenset({"view"}), str(tmp_path)) is None
+    assert slim_tensor_module.slim_tensor(frozenset({"view"}), str(tmp_path / "nowhere")) is None
 
 
 # -- flags ------------------------------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ class Builds:
                 headers = self._headers(request, deadline, stack)
                 if headers is not None:
                     given[f"headers/{PRELUDE}.gch"] = headers
-                    files[f"headers/{PRELUDE}"] = prelude(cuda=False)  # when it is included again
+                    files[f"headers/{PRELUDE}"] = prelude()  # when it is included again
                     slim, whole = unit.commands
                     # By -include: a header that another one includes is never looked for precompiled.
                     commands[index] = [[request.cxx, "-Iheaders", "-include", PRELUDE, *slim[1:]], whole]
@@ -285,7 +285,7 @@ class Builds:
         """
         flags = [flag for flag in request.cflags if not flag.startswith("-DTORCH_EXTENSION_NAME=")]
         options = [flag for flag, before in zip(flags, ["", *flags], strict=False) if _is_option(flag, before)]
-        key = _key("headers", _identity(request.cxx), flags, prelude(cuda=False))
+        key = _key("headers", _identity(request.cxx), flags, prelude())
         if not all(_PLAIN.fullmatch(option) for option in options):
             return None
         if (kept := self._artifacts.open(key)) is not None:
@@ -295,7 +295,7 @@ class Builds:
         if seldom or deadline - time.monotonic() < _LEFT_S or not _is_gcc(request.cxx):
             return None
         command = [request.cxx, "-I.", *flags, "-x", "c++-header", "all.h", "-o", "all.h.gch"]
-        files = {PRELUDE: prelude(cuda=False), "all.h": f"#include <{PRELUDE}>\n"}
+        files = {PRELUDE: prelude(), "all.h": f"#include <{PRELUDE}>\n"}
         try:
             deadline = time.monotonic() + _HEADERS_S
             answer, (made,) = self._session(files, {}, [[command]], None, ["all.h.gch"], deadline, stack)

@@ -2,8 +2,9 @@
 
 Each phase of nvcc parses every header again, and so does each C++ source. The stand-ins for `torch/extension.h`,
 `torch/types.h`, `torch/all.h`, `ATen/ATen.h` and `ATen/cuda/CUDAContext.h` include a part of what the real ones do,
-with the operators that the source names, and nothing that the real ones lack. A source that does not compile with them
-is compiled with the real ones, and what is said then counts; one that evidently needs those is not tried.
+with the operators that the source names, and nothing that the real ones lack; for nvcc a tensor has the methods that
+it names (`slim_tensor`). A source that does not compile with them is compiled with the real ones, and what is said then
+counts; one that evidently needs those is not tried.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import functools
 import os
 import re
+
+from .slim_tensor import ARITHMETIC, slim_operator, slim_tensor
 
 _INCLUDED = re.compile(r"#\s*include\s*[<\"](?:torch/(?:extension|types|all)|ATen/ATen)\.h[>\"]")
 _NEEDS_ALL = re.compile(
@@ -24,11 +27,18 @@ _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
 _OPEN_NAMESPACE = re.compile(r"using\s+namespace\s+(?:torch|at)\b|using\s+(?:torch|at)\s*::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NEEDS_METHODS = re.compile(
+    r"\b(?:Optional)?DeviceGuard\b|\bdevice_of\b|scalar_(?:to_)?tensor|TensorIterator|IValue|IListRef"
+    r"|#\s*include\s*[<\"]ATen/(?!ATen\.h|Dispatch\.h|Parallel\.h|core/Tensor\.h|cuda/CUDAContext(?:Light)?\.h"
+    r"|cuda/Exceptions\.h)"
+)
+_WORD = re.compile(r"\w+")
+_LARGE = """#include <ATen/DeviceGuard.h>
+#include <ATen/ScalarOps.h>
+"""
 _TENSORS = """#include <ATen/core/Tensor.h>
-#include <ATen/DeviceGuard.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <ATen/ScalarOps.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
@@ -98,11 +108,18 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     names = set(_NAMED.findall(code))
     if _OPEN_NAMESPACE.search(code):
         names |= set(_CALLED.findall(code))
-    operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators(include)))
-    context = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
-    return context | {
-        PRELUDE: prelude(cuda=cuda),
-        "kbenv/tensors.h": _guarded("KBENV_TENSORS", _TENSORS),
+    named = sorted(names & _operators(include))
+    operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in named)
+    headers = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
+    large = _LARGE
+    if cuda and not _NEEDS_METHODS.search(code):
+        tensor = slim_tensor(frozenset(_WORD.findall(code)), include)
+        if tensor is not None:
+            headers |= tensor | {f"ATen/ops/{name}.h": slim_operator(name, include) for name in (*named, "empty_like")}
+            large = f"#include <{ARITHMETIC}>\n"
+    return headers | {
+        PRELUDE: _guarded("KBENV_PRELUDE", _tensors(large) + _TYPES) if cuda else prelude(),
+        "kbenv/tensors.h": _tensors(large),
         "kbenv/operators.h": operators,
         "ATen/ATen.h": "#include <kbenv/tensors.h>\n#include <kbenv/operators.h>\n",
         "torch/types.h": _ALIAS,
@@ -111,10 +128,13 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     }
 
 
-def prelude(*, cuda: bool) -> str:
-    """The text of `PRELUDE`; it needs nothing but PyTorch's own headers."""
-    tensors = _guarded("KBENV_TENSORS", _TENSORS)
-    return _guarded("KBENV_PRELUDE", tensors + _TYPES + ("" if cuda else _PYTHON))
+def prelude() -> str:
+    """The text of `PRELUDE` for C++; it needs nothing but PyTorch's own headers."""
+    return _guarded("KBENV_PRELUDE", _tensors(_LARGE) + _TYPES + _PYTHON)
+
+
+def _tensors(more: str) -> str:
+    return _guarded("KBENV_TENSORS", more + _TENSORS)
 
 
 def _guarded(name: str, text: str) -> str:
