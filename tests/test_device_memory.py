@@ -32,8 +32,8 @@ class Device:
         assert op == "trim"
         self.held["null"] = 0  # the output that it copies from
 
-    def stop_arm(self, role: str) -> None:
-        self.due.append((self.looks, CONTEXT + self.held.get(role, 0)))
+    def stop_arms(self, *roles: str) -> None:
+        self.due += [(self.looks, CONTEXT + self.held.get(role, 0)) for role in roles]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def end_runners(held: dict[str, int], looks: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(memory, "_free", device.look)
     null = SimpleNamespace(ask=device.trim)
     job: Any = SimpleNamespace(
-        stop_arm=device.stop_arm, arm={"null": null}.__getitem__, reference_faults=contextlib.nullcontext
+        stop_arms=device.stop_arms, arm={"null": null}.__getitem__, reference_faults=contextlib.nullcontext
     )
     peaks = {"submission": Peak(0, reserved=0), "reference": Peak(2560 * MIB, reserved=2600 * MIB)}
     return memory._end_runners(job, peaks)

@@ -276,6 +276,13 @@ class Job:
         if (arm := self._retire(role)) is not None:
             arm.stop()
 
+    def stop_arms(self, *roles: str) -> None:
+        """They end at the same time."""
+        for role in roles:
+            self._arms[role].release()
+        for role in roles:
+            self.stop_arm(role)
+
     def _retire(self, role: str) -> Arm | None:
         arm = self._arms.pop(role, None)
         if arm is not None:

@@ -129,17 +129,24 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
 
 
 def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]:
-    """Ends every runner; by role what the device got back, beyond what it gets back of the null runner, and of all."""
+    """Ends every runner; by role what the device got back beyond a context, and of all.
+
+    What a context takes the trusted runners tell, which end together: one has nothing beside, the other what it says.
+    """
     with job.reference_faults():
         job.arm("null").ask("trim", timeout_s=REFERENCE_S)  # it has an output at hand to copy from
     _stir()
-    held, begun = {}, _free()
-    for role in (*peaks, "null"):  # what comes late is the next one's: never too much for the submission
-        before = _free()
-        job.stop_arm(role)
-        held[role] = _given_back(before, _LEAST_BYTES + (peaks[role].reserved if role in peaks else 0))
-    by_role = {role: max(0, held[role] - held["null"]) + peak.growth for role, peak in peaks.items()}
-    return by_role, _free() - begun + peaks["submission"].growth
+    submission, reference = peaks["submission"], peaks["reference"]
+    begun = _free()
+    job.stop_arms("submission")  # what comes late is the others': never too much for the submission
+    held = _given_back(begun, _LEAST_BYTES + submission.reserved)
+    before = _free()
+    job.stop_arms("reference", "null")
+    others = _given_back(before, 2 * _LEAST_BYTES + reference.reserved)
+    context = max(0, others - reference.reserved) // 2
+    by_role = {"submission": max(0, held - context), "reference": max(0, others - 2 * context)}
+    total = _free() - begun + submission.growth
+    return {role: nbytes + peaks[role].growth for role, nbytes in by_role.items()}, total
 
 
 def _given_back(before: int, at_least: int) -> int:
