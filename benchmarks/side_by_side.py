@@ -7,8 +7,9 @@ through an element-wise kernel of our own, in one of four forms, so that it is r
 compared is what judging costs. Upstream's `eval_kernel_against_ref` (5 correctness, 100 timing trials, nothing built
 before) runs in a process of its own, with its CUDA context made; kbenv judges under `hardened` in a judge that runs
 already: with nothing built, the same source again, with changed device code, and at quick effort. Seconds from the
-call to its return, both. Beside it: how much the speedup varies over repeated verdicts, its reference latency against
-Triton's do_bench (the L2 cache flushed before each call, as rotating slots leave it), and what `env.step` adds.
+call to its return, both; two seconds before each kbenv has nothing to do, as while a model answers. Beside it: how
+much the speedup varies over repeated verdicts, its reference latency against Triton's do_bench (the L2 cache flushed
+before each call, as rotating slots leave it), and what `env.step` adds.
 
 What is measured is kept (`--runs`, JSON Lines) and not measured again; the table is written anew by each run.
 """
@@ -57,6 +58,7 @@ REPEATS = 10
 UPSTREAM_S, BENCH_S = 400.0, 120.0
 SMALL, STEPS = "kernelbench/level1/12", 5
 """Of those that `hardened` judges, the one with the shortest call: 0.05 ms on an H200, 0.1 GB."""
+REST_S = 2.0
 WAYS = ("cold", "again", "changed", "quick")
 _KERNEL = {
     EXTENSION: "#include <torch/extension.h>\n",
@@ -171,6 +173,7 @@ def kbenv_on(problem: Problem, form: str, evaluators: dict[str, Evaluator], ways
         if way == "changed" and form == PYTHON:
             continue
         source = submission(problem, form, changed=way == "changed")
+        time.sleep(REST_S)
         verdict, note, seconds = judge(evaluators["quick" if way == "quick" else "full"], problem, source)
         record[way] = seconds
         record[f"{way} status"] = note if verdict is None else verdict.status.value
