@@ -385,6 +385,8 @@ class _Server:
             if any(folder != hide and folder.startswith(hide.rstrip("/") + "/") for hide in hidden):
                 command += ["--ro-bind", folder, folder]
         scratch = request["rules"]["scratch"]
+        with contextlib.suppress(OSError):
+            os.chmod(scratch, 0o700)  # an earlier process of the same user may have locked it
         command += ["--bind", scratch, scratch, "--chdir", scratch, "--clearenv"]
         for name, value in {**os.environ, "PATH": os.environ.get("PATH", os.defpath)}.items():
             command += ["--setenv", name, value]
@@ -430,7 +432,10 @@ def become_runner(request: Message, sock: int, output: int, status: int, isolati
     os.close(output)
     os.environ.update(request["environment"])
     confine.restrict(confine.Rules(**request["rules"]), isolation)
-    os.chdir(request["rules"]["scratch"])  # as its owner: root may lack the right to enter
+    try:
+        os.chdir(request["rules"]["scratch"])  # as its owner: root may lack the right to enter
+    except OSError:  # its user's earlier processes locked it, or took it away: that it cannot write is their fault
+        os.chdir("/")
     packages = os.path.dirname(os.path.abspath(os.__file__))
     if not os.access(
         packages, os.R_OK | os.X_OK, effective_ids=True

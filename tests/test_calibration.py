@@ -550,6 +550,27 @@ def test_of_a_tie_either_index_may_be_returned_and_no_other():
     assert tied_indices([x.int()], torch.tensor([2, 3]), expected).tolist() == [False, False]
 
 
+def test_a_tie_is_one_in_every_input_that_could_be_searched():
+    x, expected = torch.tensor([[3.0, 1.0, 3.0], [0.0, 5.0, 5.0]]), torch.tensor([0, 1])
+    constant, mask = torch.zeros(2, 3), torch.tensor([[True, True, False], [False, True, True]])
+    found = torch.tensor([2, 2])
+    assert tied_indices([x, constant], found, expected).tolist() == [True, True]
+    assert tied_indices([constant, x], torch.tensor([1, 0]), expected).tolist() == [False, False]
+    assert tied_indices([x, mask], found, expected).tolist() == [False, True]
+    assert tied_indices([mask], found, expected).tolist() == [False, False]
+    assert tied_indices([x, torch.zeros(7)], found, expected).tolist() == [True, True]
+
+
+def test_a_scaled_draws_error_holds_for_itself_alone():
+    calibration, exact = Calibration(RULE, "cpu"), torch.randn(64, 40, dtype=torch.float64)
+    expected, off = (arena_of([exact * (1 + share)], [exact]) for share in (0.0, 1e-3))
+    for slot, scaled in ((0, True), (1, False)):
+        calibration.begin(expected, slot)
+        calibration.add_variant(expected, off, slot)
+        calibration.finish(slot, lasting=not scaled, drawn=True)
+        assert calibration.relative == ({} if scaled else {0: 0.0})
+
+
 def test_a_tied_index_is_no_mismatch_and_a_wrong_one_is():
     x = torch.tensor([[3.0, 1.0, 3.0], [0.0, 5.0, 5.0]])
     expected = arena_of([torch.tensor([0, 1])])

@@ -198,7 +198,7 @@ class Calibration:
         self.outside: dict[int, torch.Tensor] = {}
         """By output: where, in the order of memory, the last comparison found it outside; of floating ones."""
         self.relative: dict[int, float] = {}
-        """By output: the largest relative error of the reference on inputs as the problem draws them; it stands in
+        """By output: the largest relative error of the reference on inputs just as the problem draws them; it stands in
         where blocks are few."""
         self.usual: dict[int, float] = {}
         """By output: its root mean square on the first such inputs, by the median block."""
@@ -245,12 +245,15 @@ class Calibration:
         blocks = summarise((off_by(x, y) for x, y in _parts(self._device, length, e, v, wide=False)), length)
         return blocks.squares, blocks.largest
 
-    def finish(self, slot: int, *, lasting: bool) -> float:
+    def finish(self, slot: int, *, lasting: bool, drawn: bool | None = None) -> float:
         """The slot's largest relative error; a `lasting` one later slots do not fall below.
 
-        A probe's does not last: one that is badly conditioned would loosen every check after it.
+        Neither a probe's lasts nor that of a scaled draw: one that is badly conditioned would loosen all after it.
+
+        Args:
+            drawn: the inputs are as the problem draws them, up to a factor; None: as for `lasting`.
         """
-        (self._moved.discard if lasting else self._moved.add)(slot)
+        (self._moved.discard if (lasting if drawn is None else drawn) else self._moved.add)(slot)
         for (of_slot, index), scale in self._scales.items():
             if of_slot == slot and lasting:
                 self.usual.setdefault(index, scale.usual)

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
-_LITTLE_LOSS = 1e-5
-"""Less than what calibrated tolerances allow of the values anyway: timed inputs may be changed in that way, too."""
+_LITTLE_LOSS, _USUAL_LOSSES = 1e-5, 4.0
+"""Less than what calibrated tolerances allow of the values anyway, or little more than on unchanged draws (their loss at
+twice the reference's error): timed inputs may be changed in that way, too. Without the second, a submission that is off
+on purpose, just enough to be looked at closely, would have them left as they are."""
 _CALIBRATED = 2
 """Of the standard trials, before the submission's output is seen; of others how sure they are is asked where what these
 have shown does not settle the matter."""
@@ -39,6 +41,8 @@ class Checks:
         job.truth = rule_of(job)
         self._nonfinite_allowed = False
         """Whether the reference's own output held NaN or infinity in a standard trial."""
+        self._usual_loss = 0.0
+        """On inputs as the problem draws them: see Truth.loss."""
 
     def standard_trials(self) -> None:
         """Raises SubmissionFault at the first that fails; InfrastructureFault where the reference can judge nothing."""
@@ -61,6 +65,8 @@ class Checks:
                     "reference",
                     f"{reason}: nothing can be held against it; choose another problem or --protocol verified",
                 )
+            if trial < _CALIBRATED:
+                self._usual_loss = max(self._usual_loss, job.truth.loss())
             name = f"standard-{trial}"
             try:
                 job.call_submission("standard", first=slot, calls=1, gated=False)
@@ -116,6 +122,7 @@ class Checks:
         """Raises SubmissionFault at the first that fails."""
         job = self._job
         job.begin_hidden()
+        job.truth.learns = False
         for hidden, seed in zip(job.protocol["hidden_inputs"], job.seeds.hidden, strict=True):
             factor = hidden["factor"]
             draw = partial(job.prepare, [seed], factor=factor)
@@ -153,7 +160,7 @@ class Checks:
         job.record(f"hidden-{name}", "hidden", comparison, **evidence)
         if not comparison.passed:
             raise SubmissionFault("WRONG_HIDDEN", "hidden", words_of(comparison, f"hidden inputs {name}"))
-        return comparison.loss < _LITTLE_LOSS
+        return comparison.loss < max(_LITTLE_LOSS, _USUAL_LOSSES * self._usual_loss)
 
     def _anatomy(self, comparison: Comparison) -> dict[str, Any]:
         """How the output of a standard trial is wrong. Never of a hidden one: it is told to the agent."""

@@ -260,16 +260,18 @@ def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: 
     """Where two integers, as indices along an axis of an input, name equal values: of a tie either may be returned.
 
     Args:
-        inputs: of any shapes; those count whose shape is the output's, but for the axis.
+        inputs: of any shapes; those count whose shape is the output's, but for the axis. There is a tie where it is
+            one in each of them: in one that is constant, such as a mask, all are equal.
         found, expected: integers of one shape.
 
     Returns:
         Booleans in the memory order of `expected`.
     """
-    tied = torch.zeros_like(expected, dtype=torch.bool)
+    tied, searched = torch.ones_like(expected, dtype=torch.bool), False
     for x in inputs:
-        if not x.is_floating_point() or expected.dtype is torch.bool:
+        if not (x.is_floating_point() or x.dtype is torch.bool) or expected.dtype is torch.bool:
             continue
+        equal: torch.Tensor | None = None
         values = x.reshape(-1) if expected.dim() == 0 else x
         for axis in range(values.dim()):
             rest = values.shape[:axis] + values.shape[axis + 1 :]
@@ -282,8 +284,12 @@ def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: 
             size = values.shape[axis]
             legal = (e >= 0) & (e < size) & (f >= 0) & (f < size)
             e, f = (index.long().clamp(0, size - 1).to(values.device) for index in (e, f))
-            equal = (values.gather(axis, e) == values.gather(axis, f)).to(legal.device)
-            tied |= (legal & equal).view(expected.shape)
+            along = legal & (values.gather(axis, e) == values.gather(axis, f)).to(legal.device)
+            equal = along.view(expected.shape) if equal is None else equal | along.view(expected.shape)
+        if equal is not None:
+            tied &= equal
+            searched |= x.is_floating_point()
+    tied &= searched
     return tied.as_strided((tied.numel(),), (1,))
 
 

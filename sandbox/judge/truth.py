@@ -55,6 +55,8 @@ class Truth:
         self.wrong: tuple[Arena, Arena, tuple[int, int]] | None = None
         """Of a check that failed: expected, found, and the slot of each. What passed is not kept: it may be large."""
         self._ceiling_holds = False
+        self.learns = True
+        """What a check shows of the reference's error holds for those after it: not once the inputs may be scaled."""
         self._has_products = job.device == "cuda" and job.protocol["precision"] == "fp32" and rule is not None
         """Whether the reference, as far as is known, holds products that a tensor core may take."""
 
@@ -90,7 +92,7 @@ class Truth:
             self.errors["truncated"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
         self._run_jittered(slot, 1, "reference_correctness")
         self.errors["jitter"] = calibration.add_variant(expected, job.store.snapshot, slot, row=row)
-        relative = calibration.finish(slot, lasting=drawn)
+        relative = calibration.finish(slot, lasting=drawn and self.learns, drawn=drawn)
         self._checked_exactly = exact is not None
         if relative >= ILL_CONDITIONED:
             return f"the reference's own rounding error is {relative:.2g} of its output"
