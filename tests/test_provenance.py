@@ -277,6 +277,7 @@ def test_a_report_becomes_shares():
         {"total_us": 0.0}, {"total_us": float("nan")}, {"total_us": "1"}, {"total_us": True}, {"kernels": None},
         {"kernels": [["relu", 1.0]]}, {"kernels": [[1, 1.0, 1]]}, {"kernels": [["relu", -1.0, 1]]},
         {"kernels": [["relu", 1.0, 0]]}, {"kernels": [["relu", 1.0, 1]] * 65}, {"outside_us": -1.0},
+        {"total_us": 10**400}, {"outside_us": 10**400}, {"kernels": [["relu", 10**400, 1]]},
     ],
     ids=str,
 )  # fmt: skip

@@ -412,7 +412,7 @@ def _error_from(error: Any, role: str) -> ArmError:
     if not isinstance(error, dict) or not all(isinstance(error.get(name), kind) for name, kind in fields.items()):
         return ArmError("malformed", f"the {role} reported an error of no known form")
     kind = error["kind"] if error["kind"] in KINDS else "runtime"
-    name = error.get("type")
+    name = error["type"] if isinstance(error.get("type"), str) else "Exception"
     plain = kind in ("shape", "dtype") or name == "NoModelError"
     message = error["message"] if plain else f"{name}: {error['message']}"
     return ArmError(kind, message[:600], error["detail"][:32768] or None)

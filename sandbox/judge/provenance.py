@@ -6,7 +6,6 @@ runner dies of it) a flag says so and the source's own evidence is all there is.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from ..wire import Message
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 _CALLS = 3
 _LONG_CALL_MS = 500.0
 _LONGEST_S = 60.0
+_LONGEST_US = 1e12
 _MOST_NAMES = 64
 _NAME_CHARACTERS = 400
 _METHODS = {
@@ -81,4 +81,5 @@ def printable(text: str) -> str:
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    """Whole numbers of JSON have any length: what no float can hold is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LONGEST_US
