@@ -372,6 +372,15 @@ def test_a_test_of_a_thousand_elements_often_sees_no_sign_that_changed():
     assert all(bool((found < 0).any()) for found in slots)
 
 
+@pytest.mark.parametrize("x", [torch.zeros(64, 64), torch.full((64, 64), -3.0), torch.ones(64, 64) > 0], ids=str)
+def test_of_a_constant_a_few_elements_vary_in_timed_inputs_where_that_is_borne(x):
+    for found in perturbed(x, ("constants", "signs"), 5):
+        assert 1 <= int((found != x).sum()) <= 5
+        if x.dtype is not torch.bool:
+            assert float((found - x).abs().max()) <= (0.5 if float(x[0, 0]) == 0 else float(x[0, 0].abs()) / 2)
+    assert torch.equal(perturbed(x, SPARSE, 1)[0], x)
+
+
 def test_integers_and_masks_of_timed_inputs_are_not_perturbed():
     arena = arena_of([torch.randint(0, 9, (100,)), (torch.rand(100) < 0.5).float(), draw(100)])
     before = [x.clone() for x in arena.views(0)]

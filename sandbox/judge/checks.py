@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _RANDOM = 1e-3
 """Relative difference of two equal calls beyond which a reference is called random: atomics stay below 1e-5."""
 _LITTLE_LOSS, _USUAL_LOSSES = 1e-5, 4.0
-"""Less than what calibrated tolerances allow of the values anyway, or little more than on unchanged draws (their loss at
-twice the reference's error): timed inputs may be changed in that way, too. Without the second, a submission that is off
-on purpose, just enough to be looked at closely, would have them left as they are."""
+"""Less than what calibrated tolerances allow of the values anyway, or little more than on unchanged draws (their loss
+at twice the reference's error): timed inputs may be changed in that way, too. Without the second, a submission that is
+off on purpose, just enough to be looked at closely, would have them left as they are."""
 _CALIBRATED = 2
 """Of the standard trials, before the submission's output is seen; of others how sure they are is asked where what these
 have shown does not settle the matter."""

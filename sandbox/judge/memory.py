@@ -38,7 +38,7 @@ _LOOK_S = 0.0005
 _RETURN_S, _SETTLED_S = 1.0, 0.02
 """So long at most, and so long without a change, is waited for what a device gets back: a driver may free the memory of
 a process some time after that has ended."""
-_MOST_BYTES = 1 << 50
+_MOST = 1 << 50
 """Beyond any device's: whole numbers of JSON have any length, and a float cannot hold them all."""
 _LEAST_BYTES, _STIRRED_BYTES = 64 << 20, 32 << 20
 """Less than any context takes; and more than PyTorch's allocator has at hand."""
@@ -125,7 +125,11 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
             _stir()
             growth = max(0, _free() - min(least))
     peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
-    if not all(type(value) is int and 0 <= value < _MOST_BYTES for value in (peak, reserved)):
+    if (
+        type(peak) is not int
+        or type(reserved) is not int
+        or not 0 <= min(peak, reserved) <= max(peak, reserved) < _MOST
+    ):
         raise ArmError("malformed", f"the {role} reported no peak")
     return Peak(inputs + peak, reserved, growth)
 

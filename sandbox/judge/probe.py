@@ -2,9 +2,9 @@
 
 A probe changes a whole draw in one way, so that a shortcut that holds for independent equal draws shows. A perturbation
 changes a few elements of a timed draw in every way that the reference tolerates, so that no test of the data tells a
-timed call from a check. Only floating tensors that look drawn from a continuum are touched: masks, labels and one-hot
-vectors keep their values, symmetric matrices stay symmetric, triangular ones triangular. Shapes, integers and scalars
-stay.
+timed call from a check. Of floating tensors only those that look drawn from a continuum are touched, and constant ones:
+masks that vary, labels and one-hot vectors keep their values, symmetric matrices stay symmetric, triangular ones
+triangular. Shapes, integers and scalars stay.
 """
 
 from __future__ import annotations
@@ -184,12 +184,18 @@ def _small(x: torch.Tensor, _: torch.Generator) -> None:
 def _constants(x: torch.Tensor, generator: torch.Generator) -> None:
     """What was drawn constant (a state of zeros, a mask of ones) varies: about 0 within a half, about else within half
     of it; of booleans one in five is the other."""
-    chosen = torch.rand(x.shape, generator=generator, device=x.device)
     if x.dtype is torch.bool:
-        x.copy_(torch.where(chosen < 0.2, ~x, x))
+        x.copy_(torch.where(torch.rand(x.shape, generator=generator, device=x.device) < 0.2, ~x, x))
     else:
-        value = float(x.reshape(-1)[0])
-        x.copy_((chosen - 0.5 if value == 0 else value * (0.5 + chosen)).to(x.dtype))
+        x.copy_(_varied(x, generator))
+
+
+def _varied(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Other values in the place of constant ones; of booleans the other one."""
+    if x.dtype is torch.bool:
+        return ~x
+    chosen = torch.rand(x.shape, generator=generator, device=x.device)
+    return torch.where(x == 0, chosen - 0.5, x * (0.5 + chosen)).to(x.dtype)
 
 
 def _ends(x: torch.Tensor, generator: torch.Generator) -> None:
@@ -243,7 +249,7 @@ def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
     """Transforms one slot in place; False when it holds nothing that may be."""
     touched = False
     if name in _OTHERS:
-        for index, x in enumerate(_OTHERS[name](masters, slot)):
+        for index, x in _OTHERS[name](masters, slot):
             PROBES[name](x, torch.Generator(x.device).manual_seed(derive(seed, name, index)))
             touched = True
         return touched
@@ -275,10 +281,7 @@ def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -
             continue
         x, key = masters.stack(index, slots[0], len(slots)), derive(seed, "perturb", slots[0], index)
         numbers, places = torch.Generator().manual_seed(key), torch.Generator(x.device).manual_seed(key)
-        # From a few to one in a thousand: a test of a sample cannot be tuned to what it would see.
-        most = max(1.0, _SPARSE * drawn.numel() / 2)
-        counts = (2 * most ** torch.rand(len(x), generator=numbers)).round().long()
-        which = torch.arange(len(x)).repeat_interleave(counts).to(x.device)
+        which = _few_of_each(x, numbers)
         for name in tolerated:
             factors = torch.exp2(torch.rand(len(x), generator=numbers) * 4 - 1)
             if name in ("rows", "columns") and drawn.dim() > (name == "columns"):
@@ -287,12 +290,31 @@ def perturb(masters: Arena, slots: range, tolerated: Sequence[str], seed: int) -
                 for one, place, factor in zip(x, at.tolist(), factors.tolist(), strict=True):
                     one.select(axis, place).mul_(factor)
             elif name in ("signs", "outliers"):
-                chosen = [torch.randint(n, which.shape, generator=places, device=x.device) for n in drawn.shape]
+                chosen = _anywhere(x, which, places)
                 values = x[which, *chosen]
                 x[which, *chosen] = -values if name == "signs" else values * factors.to(values)[which]
         if form.symmetric:
             for one in x:
                 form.restore(one)
+    for index, _ in _constant(masters, slots[0]) if "constants" in tolerated else ():
+        x, key = masters.stack(index, slots[0], len(slots)), derive(seed, "constants", slots[0], index)
+        numbers, places = torch.Generator().manual_seed(key), torch.Generator(x.device).manual_seed(key)
+        which = _few_of_each(x, numbers)
+        chosen = _anywhere(x, which, places)
+        x[which, *chosen] = _varied(x[which, *chosen], places)
+
+
+def _few_of_each(x: torch.Tensor, numbers: torch.Generator) -> torch.Tensor:
+    """Which slot of a stack each element to be changed is in: from a few to one in a thousand of its elements, so that
+    a test of a sample cannot be tuned to what it would see."""
+    most = max(1.0, _SPARSE * x[0].numel() / 2)
+    counts = (2 * most ** torch.rand(len(x), generator=numbers)).round().long()
+    return torch.arange(len(x)).repeat_interleave(counts).to(x.device)
+
+
+def _anywhere(x: torch.Tensor, which: torch.Tensor, places: torch.Generator) -> list[torch.Tensor]:
+    """Random indices along every axis of a stack but the first, one for each of `which`."""
+    return [torch.randint(n, which.shape, generator=places, device=x.device) for n in x.shape[1:]]
 
 
 def jitter(masters: Arena, slots: range, seed: int) -> None:
@@ -364,8 +386,9 @@ def _sample(flat: torch.Tensor) -> torch.Tensor:
     return flat[places.to(flat.device)]
 
 
-def _independent_integers(masters: Arena, slot: int) -> list[torch.Tensor]:
-    """The slot's integer and boolean tensors that look drawn one by one: some values repeat, in no order."""
+def _independent_integers(masters: Arena, slot: int) -> list[tuple[int, torch.Tensor]]:
+    """The slot's integer and boolean tensors that look drawn one by one: some values repeat, in no order. And which
+    leaves they are."""
     found = []
     for index, x in enumerate(masters.views(slot)):
         if x.is_floating_point() or x.is_complex() or x.numel() < _LEAST_IN_ROW:
@@ -373,23 +396,23 @@ def _independent_integers(masters: Arena, slot: int) -> list[torch.Tensor]:
         rows = (x[(0,) * (x.dim() - 2)][:4] if x.dim() > 1 else x[None]).long()
         sample = masters.flat_leaf(slot, index)[:_SAMPLE].long()
         if len(torch.unique(sample)) < len(sample) and not bool((rows.diff(dim=-1) >= 0).all()):
-            found.append(x)
+            found.append((index, x))
     return found
 
 
-def _constant(masters: Arena, slot: int) -> list[torch.Tensor]:
-    """The slot's floating and boolean tensors of one value."""
+def _constant(masters: Arena, slot: int) -> list[tuple[int, torch.Tensor]]:
+    """The slot's floating and boolean tensors of one value, and which leaves they are."""
     found = []
     for index, x in enumerate(masters.views(slot)):
         if x.numel() < 2 or not (x.is_floating_point() or x.dtype is torch.bool):
             continue
         flat = masters.flat_leaf(slot, index)
         if bool((_sample(flat) == flat[0]).all()) and bool(torch.isfinite(flat[0])) and bool((flat == flat[0]).all()):
-            found.append(x)
+            found.append((index, x))
     return found
 
 
-_OTHERS: dict[str, Callable[[Arena, int], list[torch.Tensor]]] = {
+_OTHERS: dict[str, Callable[[Arena, int], list[tuple[int, torch.Tensor]]]] = {
     "ends": _independent_integers, "constants": _constant,
 }  # fmt: skip
 """Probes of what was not drawn from a continuum, and which tensors they take."""
