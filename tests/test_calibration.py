@@ -559,6 +559,7 @@ def test_a_tie_is_one_in_every_input_that_could_be_searched():
     assert tied_indices([x, mask], found, expected).tolist() == [False, True]
     assert tied_indices([mask], found, expected).tolist() == [False, False]
     assert tied_indices([x, torch.zeros(7)], found, expected).tolist() == [True, True]
+    assert tied_indices([mask.float()], torch.tensor([1, 2]), torch.tensor([0, 1])).tolist() == [False, False]
 
 
 def test_a_scaled_draws_error_holds_for_itself_alone():

@@ -261,7 +261,7 @@ def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: 
 
     Args:
         inputs: of any shapes; those count whose shape is the output's, but for the axis. There is a tie where it is
-            one in each of them: in one that is constant, such as a mask, all are equal.
+            one in each of them, and one of them holds more than two values: in a constant or a mask most are equal.
         found, expected: integers of one shape.
 
     Returns:
@@ -288,7 +288,7 @@ def tied_indices(inputs: Sequence[torch.Tensor], found: torch.Tensor, expected: 
             equal = along.view(expected.shape) if equal is None else equal | along.view(expected.shape)
         if equal is not None:
             tied &= equal
-            searched |= x.is_floating_point()
+            searched = searched or (x.is_floating_point() and bool(((x != x.amin()) & (x != x.amax())).any()))
     tied &= searched
     return tied.as_strided((tied.numel(),), (1,))
 
