@@ -1,5 +1,7 @@
 """Peak memory of one forward in each runner, by the same formula, in an untimed pass; the runners end with it.
 
+The submission's output of that call is compared like any other, or it could be lean by leaving the work out.
+
 On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
 gets back when a runner ends, and what was gone meanwhile: where that is more than the reported peak by more than it is
 for the reference, libraries and code, that counts. Nothing that a submission reports can make it less. On the CPU the
@@ -18,6 +20,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from .arm import REFERENCE_S, ArmError
+from .checks import words_of
+from .faults import SubmissionFault
 from .plan import CONTEXT_BYTES
 from .slots import Slots, copy_slots
 
@@ -59,10 +63,15 @@ def measure_memory(job: Job) -> None:
     if not job.protocol["memory"]:
         return
     job.spares.stop()  # what the device gets back is to be one runner's
+    measured = min(1, job.plan.slots - 1)
+    job.prepare_timed(0, measured + 1, expect=True)
     with job.reference_faults():
-        reference = peak(job, "reference", job.trusted, REFERENCE_S)
+        reference = peak(job, "reference", job.trusted, REFERENCE_S, measured)
     with job.submission_faults("memory"):
-        submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"))
+        submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"), measured)
+    outputs = job.truth.judge_timed(measured, 1, job.store.keep_snapshot())
+    if not outputs.passed:
+        raise SubmissionFault("WRONG_HIDDEN", "memory", words_of(outputs, "the call whose memory was measured"))
     if reference is None or submission is None:
         job.flags.append("memory was not measured: /proc does not show the runners' peaks here")
         return
@@ -103,27 +112,37 @@ def unseen_in_all(total: int, reported: int, reference_reserved: int) -> int:
     return max(0, total - usual)
 
 
-def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
-    """Of one forward of that runner; None where the machine does not show it. Raises ArmError."""
-    arm = job.arm(role)
+def peak(job: Job, role: str, slots: Slots, timeout_s: float, measured: int = 0) -> Peak | None:
+    """Of one forward of that runner, on the inputs of the slot `measured`; None where the machine does not show it.
+
+    Its output is in that slot of the snapshot. Raises ArmError.
+    """
+    arm, store = job.arm(role), job.store
     inputs = job.signature.inputs.slot_bytes
     with slots.lent_to(arm):
-        copy_slots(job.store.masters, slots.inputs, 0, 1)
-        job.synchronize()
         if job.device == "cpu":
+            copy_slots(store.masters, slots.inputs, 0, 1)
             arm.ask("measure_memory", timeout_s=timeout_s)  # brings in the pages that slot 0's first touch costs
             arm.ask("trim", timeout_s=timeout_s)
+            slots.inputs.slot(0).copy_(store.masters.slot(measured))
+            slots.poison(0, 1)
             kept = arm.helper_bytes()  # only the runner gives back what it does not use
             before = arm.resident_peak_bytes() if arm.reset_resident_peak() else None
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
+            store.snapshot.slot(measured).copy_(slots.outputs.slot(0))
             return None if before is None or after is None else Peak(inputs + kept + max(0, after - before))
+        slots.inputs.slot(0).copy_(store.masters.slot(measured))
+        slots.poison(0, 1)
+        job.synchronize()
         arm.ask("trim", timeout_s=timeout_s)  # what earlier calls, or the judge, have at hand is not this call's
         _stir()
         with _least_free() as least:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             _stir()
             growth = max(0, _free() - min(least))
+        store.snapshot.slot(measured).copy_(slots.outputs.slot(0))
+        job.synchronize()
     peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
     if (
         type(peak) is not int

@@ -456,7 +456,7 @@ class Runner(Tools):
         return tensors
 
     def do_measure_memory(self, _: Message, __: list[int]) -> Message:
-        """The allocator's peak over one forward call at slot 0, weights included; None on the CPU."""
+        """One call at slot 0, and the allocator's peak over its forward, weights included; None on the CPU."""
         gc.collect()
         if self._device != "cuda":
             self._call(0, None)
@@ -464,13 +464,11 @@ class Runner(Tools):
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        assert self._model is not None
-        with torch.no_grad():
-            outputs = self._apply(self._arguments[0])
-            torch.cuda.synchronize()
-        peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-        del outputs
-        return {"peak_bytes": peak, "reserved_bytes": reserved}
+        peaks: list[int] = []
+        read = (torch.cuda.max_memory_allocated, torch.cuda.max_memory_reserved)
+        self._call(0, None, before_copy=lambda: peaks.extend(peak() for peak in read))
+        torch.cuda.synchronize()
+        return {"peak_bytes": peaks[0], "reserved_bytes": peaks[1]}
 
     def do_trace(self, message: Message, _: list[int]) -> Message:
         """forward at slot 0, `calls` times under PyTorch's profiler: see `trace`."""
