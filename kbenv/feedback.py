@@ -29,8 +29,11 @@ VALUE_CHARACTERS = 200
 
 _VISIBLE_STAGES = frozenset({Stage.FORMAT, Stage.LOAD, Stage.STANDARD})
 _COMPARISON_KEYS = frozenset(
-    {"max_abs_error", "max_rel_error", "mismatched", "elements", "output", "index", "expected", "found", "reason"}
-)
+    {"max_abs_error", "max_rel_error", "tolerance_used", "tolerance_widened_to", "mismatched", "elements", "output",
+     "index", "expected", "found", "reason"}
+)  # fmt: skip
+_FOR_PEOPLE = ("anatomy", "loss", "looked_closer")
+"""What is told elsewhere, and how the judge came to its answer: nothing that a kernel could be mended by."""
 _ANATOMY_KEYS = frozenset(
     {"shape", "elements", "wrong", "box", "box_share", "tails", "flat_tail", "periods", "growth", "factor", "offset",
      "hypotheses"}
@@ -147,6 +150,10 @@ def _bounded(line: str, characters: int) -> str:
 def _evidence(check: Check | None) -> Mapping[str, str]:
     """A comparison's evidence in words, every known key present; "" for what the judge did not record."""
     evidence = _flat(check)
+    for key in ("max_rel_error", "tolerance_used"):  # 0 where zero is expected; below 1 where another rule decided
+        value = evidence.get(key)
+        if isinstance(value, float) and value <= (1.0 if key == "tolerance_used" else 0.0):
+            del evidence[key]
     return {key: _value(evidence[key]) if evidence.get(key) is not None else "" for key in sorted(_COMPARISON_KEYS)}
 
 
@@ -169,7 +176,8 @@ def _further(check: Check | None) -> Mapping[str, str]:
 def _flat(check: Check | None) -> dict[str, JsonValue]:
     """A check's evidence with the parts of its first mismatch beside the rest."""
     evidence = dict(check.evidence) if check is not None else {}
-    evidence.pop("anatomy", None)
+    for key in _FOR_PEOPLE:
+        evidence.pop(key, None)
     first = evidence.pop("first_mismatch", None)
     return evidence | first if isinstance(first, dict) else evidence
 

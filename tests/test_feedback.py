@@ -188,3 +188,29 @@ def test_template_syntax_in_foreign_text_stays_text() -> None:
 def test_megabytes_of_escapes_take_linear_time() -> None:
     assert quoted("\x1b]" * 2_000_000, 1000) is None
     assert len(quoted("\x1b[" * 2_000_000 + "m", 1000) or "") < 10
+
+
+def wrong_value(**evidence: Any) -> str:
+    """The feedback on a standard trial with this evidence besides a comparison's."""
+    seen = {"max_abs_error": 0.5, "max_rel_error": 1.25, "mismatched": 31, "elements": 8192} | evidence
+    failed = Check(name="standard-0", stage=Stage.STANDARD, passed=False, evidence=seen)
+    return render_feedback(make_verdict(Status.WRONG_VALUE, checks=(failed,)))
+
+
+def test_what_the_judge_notes_for_people_is_not_quoted_to_a_model() -> None:
+    plain = wrong_value()
+    assert wrong_value(loss=0.001, looked_closer=7) == plain
+    assert "(quoted)" not in plain
+    worse = wrong_value(tolerance_used=605.056)
+    assert "605.056 times what is allowed" in worse
+    assert "tolerance_used" not in worse
+    assert wrong_value(tolerance_used=0.8) == plain  # something else than the largest error decided
+    assert "relative error: 0" not in wrong_value(max_rel_error=0.0)  # all that is wrong should be zero
+
+
+def test_a_tolerance_that_was_widened_is_told_as_it_was() -> None:
+    seen = {"max_abs_error": 0.5, "mismatched": 31, "elements": 8192, "tolerance_widened_to": 0.0042}
+    failed = Check(name="standard-0", stage=Stage.STANDARD, passed=False, evidence=seen)
+    text = render_feedback(make_verdict(Status.WRONG_VALUE, checks=(failed,), protocol=get_protocol("verified")))
+    assert "<= 0.0042 + 0.001 * |expected|" in text
+    assert "(quoted)" not in text

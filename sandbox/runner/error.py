@@ -13,6 +13,8 @@ from ..wire import Message
 from . import model as models
 
 _DETAIL_BYTES = 12 << 10
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SOURCE = "submission.py"
 
 
 class Mismatch(Exception):
@@ -45,16 +47,40 @@ def describe_error(error: BaseException) -> Message:
         kind, fatal = "access", True
     elif type(error).__name__ == "AcceleratorError" or "unspecified launch failure" in lowered:
         kind, fatal = "access" if "launch failure" in lowered else "runtime", True
-    detail = "" if isinstance(error, Mismatch | models.NoModelError) else "".join(traceback.format_exception(error))
+    detail = "" if isinstance(error, Mismatch | models.NoModelError) else trace(error)
     for link in chain:
         if isinstance(link, subprocess.CalledProcessError):
             for stream in (link.stderr, link.stdout):
-                if stream:
-                    detail += "\n" + (stream if isinstance(stream, str) else stream.decode(errors="replace"))
+                words = stream.decode(errors="replace") if isinstance(stream, bytes) else stream or ""
+                if words.strip() not in detail:  # load_inline repeats what the compiler said in an error of its own
+                    detail += f"\n{words}"
     return {
         "kind": kind, "fatal": fatal, "type": type(error).__name__,
         "message": text.strip().split("\n")[0][:500] or type(error).__name__, "detail": _bounded(detail),
     }  # fmt: skip
+
+
+def trace(error: BaseException) -> str:
+    """The traceback for who wrote the source: without the runner's own frames, the source by its name alone.
+
+    Folders of a runner are new in every job: with them equal faults would read differently each time.
+    """
+    whole = traceback.TracebackException.from_exception(error)
+    folders: set[str] = set()
+    seen: set[int] = set()
+    links = [whole]
+    while links:
+        link = links.pop()
+        seen.add(id(link))
+        frames = [frame for frame in link.stack if not frame.filename.startswith(_OWN_FOLDER)]
+        folders |= {os.path.dirname(frame.filename) for frame in frames if os.path.basename(frame.filename) == _SOURCE}
+        folders.add(os.path.dirname(getattr(link, "filename", None) or ""))  # of a SyntaxError
+        link.stack = traceback.StackSummary.from_list(frames)
+        links += [next for next in (link.__cause__, link.__context__) if next is not None and id(next) not in seen]
+    text = "".join(whole.format())
+    for folder in folders - {""}:
+        text = text.replace(f"{folder}/{_SOURCE}", _SOURCE)
+    return text
 
 
 def _is_compile_error(error: BaseException) -> bool:
