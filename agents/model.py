@@ -101,10 +101,11 @@ class LitellmModel:
         throttle: Throttle | None = None,
         timeout_s: float = 600.0,
         wait: Callable[[RetryCallState], float] | None = None,
+        needs_key: bool = True,
     ) -> None:
         self.name = name
         self._litellm = _import_litellm()
-        self.provider = _check_environment(self._litellm, name)
+        self.provider = _check_environment(self._litellm, name, needs_key=needs_key)
         supported = self._litellm.get_supported_openai_params(model=name)
         self.settings = _accepted(self._litellm, name, settings_for(name, sampling or Sampling(), supported))
         if tool and supported is not None and "tools" not in supported:
@@ -335,7 +336,7 @@ def _import_litellm() -> ModuleType:
     return module
 
 
-def _check_environment(litellm: ModuleType, name: str) -> str:
+def _check_environment(litellm: ModuleType, name: str, *, needs_key: bool) -> str:
     """The model's provider. Finds out before anything is asked what can be known without asking."""
     try:
         provider = str(litellm.get_llm_provider(name)[1])
@@ -347,7 +348,7 @@ def _check_environment(litellm: ModuleType, name: str) -> str:
     missing = litellm.validate_environment(name).get("missing_keys") or []
     # Only keys: what else litellm lists (OLLAMA_API_BASE, AWS_REGION_NAME) has defaults or other sources.
     keys = [key for key in missing if key.endswith(_KEY_ENDINGS)]
-    if keys:
+    if keys and needs_key:
         raise UsageError(f"no key for {name}: set {' or '.join(keys)} in the environment (kbenv stores no keys)")
     return provider
 

@@ -17,16 +17,18 @@ Vendor = Literal["nvidia", "amd", "intel", "google", "huawei", "cpu"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that must be installed: any of these programs on PATH, or this Python package.
+    """One thing that must be installed: any of these programs on PATH, this Python package, or a folder.
 
     Attributes:
         programs: names to look for on PATH, the first that is there does; empty when it is a package.
-        package: name of a distribution; None when it is a program.
+        package: name of a distribution; None when it is something else.
+        variable: of the environment, naming a folder; None when it is something else.
         advice: what to do where it is missing.
     """
 
     programs: tuple[str, ...] = ()
     package: str | None = None
+    variable: str | None = None
     advice: str = ""
 
 
@@ -134,7 +136,15 @@ BACKENDS: tuple[Backend, ...] = (
         evidence=((r"\bkittens(?:\.cuh|::)|\bnamespace\s+kittens\b", "ThunderKittens' headers"),),
         loading="load_inline with CUDA sources and the headers' folder (environment variable THUNDERKITTENS_ROOT)",
         built_ahead=_EXTENSION,
-        needs=(_NVCC, _CXX, _NINJA),
+        needs=(
+            _NVCC,
+            _CXX,
+            _NINJA,
+            Requirement(
+                variable="THUNDERKITTENS_ROOT",
+                advice="git clone https://github.com/HazyResearch/ThunderKittens and set THUNDERKITTENS_ROOT to it",
+            ),
+        ),
     ),
     Backend(
         name="hip",

@@ -455,7 +455,7 @@ def check_backend(backend: Backend) -> Finding:
     what = backend.title if backend.proven else f"{backend.title}; declared only, kernels of it have not been judged"
     if not lacking:
         return Finding(f"backend {backend.name}", "ok", what)
-    names = ", ".join(need.package or " or ".join(need.programs) for need in lacking)
+    names = ", ".join(need.package or need.variable or " or ".join(need.programs) for need in lacking)
     advice = "; ".join(dict.fromkeys(need.advice for need in lacking))
     return Finding(f"backend {backend.name}", "optional", f"{what}; lacks {names}", advice)
 
@@ -473,6 +473,8 @@ def _find_version(package: str) -> str | None:
 def _is_there(need: Requirement) -> bool:
     if need.package is not None:
         return _find_version(need.package) is not None
+    if need.variable is not None:
+        return Path(os.environ.get(need.variable) or os.devnull).is_dir()
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return any(shutil.which(name) or shutil.which(name, path=f"{home}/bin") for name in need.programs)
 

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -186,13 +186,32 @@ class Store:
         Raises:
             StoreError: it cannot be written.
         """
-        try:
-            _write_text(self.directory / name, text)
-        except OSError as error:
-            raise StoreError(f"cannot write {self.directory / name}: {error.strerror}; make room") from error
+        write_file(self.directory / name, text)
 
     def _path(self, problem: str, sample: int, index: int, kind: str) -> Path:
         return self.directory / _folder(problem) / f"sample-{sample}" / f"{kind}-{index:03d}.json"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Put `text` into a file, at once. Raises StoreError: it cannot be written."""
+    try:
+        _write_text(path, text)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}; make room") from error
+
+
+def find_runs(directory: Path) -> list[Path]:
+    """`directory` where it holds a run, else its folders that do: `kbenv run` of several agents writes those.
+
+    Raises:
+        UsageError: there is no run.
+    """
+    if (directory / RUN_FILE).is_file():
+        return [directory]
+    found = [path.parent for path in sorted(directory.glob(f"*/{RUN_FILE}"))]
+    if not found:
+        raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none")
+    return found
 
 
 def read_run(directory: Path) -> StoredRun:
@@ -314,11 +333,22 @@ def _folder(problem: str) -> str:
 def _check_equal(path: Path, stored: dict[str, JsonValue], config: dict[str, JsonValue]) -> None:
     names = sorted(name for name in stored.keys() | config.keys() if stored.get(name) != config.get(name))
     if names:
-        found = "; ".join(f"{name} was {stored.get(name)!r} and is now {config.get(name)!r}" for name in names)
+        found = "; ".join(_differences("", {name: stored.get(name) for name in names}, config))
         raise UsageError(
             f"{path} belongs to a run with another configuration ({_shorten(found)}); "
             "go on with the same options, or choose another --out"
         )
+
+
+def _differences(prefix: str, stored: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> Iterator[str]:
+    """What differs, in words: of a table within only that which does."""
+    for name, before in stored.items():
+        after = config.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            union = {key: before.get(key) for key in (*before, *(key for key in after if key not in before))}
+            yield from _differences(f"{prefix}{name}.", union, after)
+        elif before != after:
+            yield f"{prefix}{name} was {before!r} and is now {after!r}"
 
 
 def _damaged(path: Path, error: Exception) -> UsageError:

@@ -88,7 +88,7 @@ def dataset_card(data_file: str) -> str:
     """
     features = "".join(_feature(name, kind) for name, kind in FEATURES.items())
     return (
-        f"---\nconfigs:\n- config_name: default\n  data_files: {data_file}\n"
+        f'---\nconfigs:\n- config_name: default\n  data_files: "{data_file}"\n'
         f"dataset_info:\n  features:\n{features}---\n\nTrajectories of kbenv, schema version {SCHEMA_VERSION}.\n"
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import glob
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -61,8 +62,8 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
 
     Args:
         pattern: one or more patterns, separated by commas, with `*`, `?` and `[...]` (which cross `/`): "core/*",
-            "core/level1/*,kernelbench/level1/19". A path of a file is taken as that file. Exercises of our own
-            (`core.EXERCISES`) match by their full ids alone.
+            "core/level1/*,kernelbench/level1/19". A path is taken as that file, one with wildcards ("mine/*.py") as
+            those that match. Exercises of our own (`core.EXERCISES`) match by their full ids alone.
         problems_dir: as in `load_problem`. Sets that are not checked out are left out, unless a pattern begins with
             "kernelbench/".
 
@@ -83,7 +84,8 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
             )
         matches.update(matching)
     listed = [entries[id].load() for id in sorted(matches, key=_natural_order)]
-    return listed + [_load_path(part) for part in dict.fromkeys(patterns) if file.is_path(part)]
+    paths = [path for part in patterns if file.is_path(part) for path in _match_files(part)]
+    return listed + [_load_path(path) for path in dict.fromkeys(paths)]
 
 
 def may_train(id: str) -> bool:
@@ -106,14 +108,35 @@ def import_problems(path: Path) -> tuple[str, list[Problem], list[str]]:
     """
     if path.is_file() and path.suffix == ".py":
         return "one file", [load_file(path, str(path))], []
-    loader = recognise(path)
+    if own := _own_files(path):
+        form, entries = f"a folder of files; name them '{path}/*.py'", own
+    else:
+        loader = recognise(path)
+        form, entries = loader.FORMAT, _entries(loader.find(path), loader.load)
     problems, refused = [], []
-    for entry in _entries(loader.find(path), loader.load).values():
+    for entry in entries.values():
         try:
             problems.append(entry.load())
         except ProblemNotFoundError as e:
             refused.append(f"{entry.id} does not load: {e}")
-    return loader.FORMAT, problems, refused
+    return form, problems, refused
+
+
+def _own_files(folder: Path) -> dict[str, _Entry]:
+    """The Python files of a folder in no set's format, if one of them at least is a problem."""
+    if not folder.is_dir() or any(loader.recognises(folder) for loader in LOADERS):
+        return {}
+    paths = {str(path): path for path in sorted(folder.glob("*.py")) if path.is_file()}
+    entries = {id: _Entry(id, path, lambda id, path: load_file(path, id)) for id, path in paths.items()}
+    return entries if any(map(_loads, entries.values())) else {}
+
+
+def _loads(entry: _Entry) -> bool:
+    try:
+        entry.load()
+    except ProblemNotFoundError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -126,6 +149,20 @@ class _Entry:
 
     def load(self) -> Problem:
         return self.loader(self.id, self.path)
+
+
+def _match_files(pattern: str) -> list[str]:
+    """The files that a path with wildcards names, or the path itself where such a file is there or it has none.
+
+    Raises:
+        ProblemNotFoundError: no file matches.
+    """
+    if not glob.has_magic(pattern) or file.path_of(pattern).exists():
+        return [pattern]
+    found = sorted(glob.glob(str(file.path_of(pattern)), recursive=True), key=_natural_order)
+    if not found:
+        raise ProblemNotFoundError(f"{pattern}: no file matches")
+    return found
 
 
 def _load_path(name: str) -> Problem:

@@ -22,7 +22,7 @@ def open_sandbox(sandbox: str, device: str, settings: DockerSettings) -> tuple[S
     """
     if sandbox not in SANDBOXES:
         raise UsageError(f"sandbox must be one of {', '.join(SANDBOXES)}; found {sandbox!r}")
-    _parse(device)
+    parse_device(device)
     note = None
     if sandbox != "process":
         try:
@@ -50,7 +50,7 @@ def choose_device(device: str) -> tuple[str, str | None]:
     Raises:
         UsageError: no such device here.
     """
-    kind, number = _parse(device)
+    kind, number = parse_device(device)
     if kind == "cpu":
         return "cpu", None
     if isinstance(number, str):
@@ -74,7 +74,7 @@ def choose_engine_device(device: str, facts: EngineFacts) -> tuple[str, str | No
     Raises:
         EngineError: the engine gives containers no GPU.
     """
-    kind, number = _parse(device)
+    kind, number = parse_device(device)
     if kind == "cpu" or (kind == "auto" and not facts.gpu_access):
         return "cpu", None
     if not facts.gpu_access:
@@ -87,7 +87,7 @@ def choose_engine_device(device: str, facts: EngineFacts) -> tuple[str, str | No
     return f"cuda:{number}", named[number] if named else str(number)
 
 
-def _parse(device: str) -> tuple[str, int | str]:
+def parse_device(device: str) -> tuple[str, int | str]:
     """Kind ("auto", "cpu" or "cuda") and number or UUID. Raises UsageError."""
     kind, _, index = device.partition(":")
     if device in ("auto", "cpu", "cuda"):

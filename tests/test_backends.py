@@ -119,3 +119,17 @@ def test_no_backend_s_name_is_compared_outside_of_its_declaration() -> None:
                 words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
                 found += [f"{path}:{node.lineno}" for word in words if isinstance(word, str) and word in names]
     assert found == []
+
+
+def test_a_folder_that_a_language_needs_is_named_by_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = (Requirement(variable="SOME_ROOT", advice="set SOME_ROOT"),)
+    backend = Backend("some", "Some", "nvidia", "cuda", (), "now", needs=needs, proven="an H200")
+    for value in (None, "", str(tmp_path / "none")):
+        monkeypatch.delenv("SOME_ROOT", raising=False)
+        if value is not None:
+            monkeypatch.setenv("SOME_ROOT", value)
+        finding = doctor.check_backend(backend)
+        assert (finding.state, finding.advice) == ("optional", "set SOME_ROOT")
+        assert finding.found.endswith("lacks SOME_ROOT")
+    monkeypatch.setenv("SOME_ROOT", str(tmp_path))
+    assert doctor.check_backend(backend).state == "ok"

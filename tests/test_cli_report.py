@@ -205,3 +205,18 @@ def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "file").touch()
     assert main(["report", str(tmp_path / "file")]) == 2
     assert "expected the directory of a run, with a run.json" in capsys.readouterr().err
+
+
+def test_a_folder_of_several_runs_is_reported_run_by_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path / "all" / "search+m", (RELU, 0, 0, make_verdict(speedup=2.0)))
+    save(tmp_path / "all" / "single-shot+m", (RELU, 0, 0, make_verdict(Status.WRONG_VALUE)))
+    assert main(["report", str(tmp_path / "all")]) == 0
+    first, second = capsys.readouterr().out.split(f"{tmp_path}/all/")[1:]
+    assert first.startswith("search+m\n")
+    assert "2.00x" in first
+    assert second.startswith("single-shot+m\n")
+    assert "2.00x" not in second
+    assert main(["report", str(tmp_path / "all"), "--json", "-"]) == 0
+    assert [one["whole"]["correct"]["value"] for one in json.loads(capsys.readouterr().out)] == [1.0, 0.0]
+    assert main(["report", str(tmp_path / "all"), "--standard", str(tmp_path / "all" / "search+m")]) == 2
+    assert main(["report", str(tmp_path)]) == 2

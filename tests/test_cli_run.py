@@ -378,7 +378,13 @@ def test_several_agents_and_models_share_a_budget_and_are_compared(
     said = capsys.readouterr()
     assert "14 calls of 14" in said.err
     folders = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert folders == ["multi-turn+other_model", "multi-turn+some_model", "search+other_model", "search+some_model"]
+    assert folders == [
+        "README.md",
+        "multi-turn+other_model",
+        "multi-turn+some_model",
+        "search+other_model",
+        "search+some_model",
+    ]
     table = [line.split() for line in said.out.splitlines() if line.startswith(("multi-turn ", "search "))]
     assert [row[:2] + row[-3:-2] for row in table if len(row) > 3] == [
         ["multi-turn", "some/model", "4"],
@@ -578,3 +584,38 @@ def test_the_table_is_readable_at_any_width(width: int) -> None:
     for whole in ("NO_CUSTOM_KERNEL", "ILLEGAL_ACCESS", "12.3x", "[11.7, 13]", "1.50", "1.43", "FAULT"):
         assert whole in text, text
     assert "…" not in text
+
+
+def test_the_folder_of_several_runs_is_a_dataset_too(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    start(make_verdict(Status.WRONG_VALUE), make_verdict(speedup=2.0))
+    agents = ["--agent", "single-shot", "--agent", "multi-turn", "--calls", "2"]
+    assert main(arguments(tmp_path, replay, *agents)) == 0
+    found = datasets.load_dataset(str(tmp_path / "run"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert sorted(found["agent"]) == ["multi-turn", "multi-turn", "single-shot", "single-shot"]
+    assert main(["report", str(tmp_path / "run")]) == 0
+
+
+def test_what_differs_of_a_run_is_named_to_the_part(
+    tmp_path: Path, replay: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    assert main(arguments(tmp_path, replay, "-n", "1")) == 0
+    path = tmp_path / "run" / "run.json"
+    stored = json.loads(path.read_text())
+    stored["config"]["rules"]["limits"]["call_s"] = 1.5
+    path.write_text(json.dumps(stored))
+    assert main(arguments(tmp_path, replay, "-n", "1")) == 2
+    assert "(rules.limits.call_s was 1.5 and is now 30.0)" in capsys.readouterr().err
+
+
+def test_a_prompt_for_a_gpu_needs_none(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluator = start()
+    assert main(["prompt", "core/level1/softmax", "--device", "cuda", "--backend", "triton", "--hardware", "H200"]) == 0
+    out = capsys.readouterr().out
+    assert "Device: CUDA GPU" in out
+    assert "ROWS = 5242880" in out
+    assert evaluator.options["device"] == "cpu"  # type: ignore[attr-defined]
+    assert main(["prompt", "core/level1/softmax", "--device", "gpu"]) == 2

@@ -107,3 +107,18 @@ def test_samples_are_asked_for_at_once_up_to_the_limit(
         assert server.most_at_once == 3
     turns = [json.loads(line) for line in (tmp_path / "run" / "trajectories.jsonl").read_text().splitlines()]
     assert [turn["sample"] for turn in turns] == list(range(6))
+
+
+def test_a_dry_run_needs_no_key_and_says_what_its_cost_rests_on(
+    judge: ScriptedEvaluator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    asked = ["run", "--problems", "core/level1/relu", "--out", str(tmp_path / "run"), "--model", "openai/gpt-4o-mini"]
+    assert main([*asked, "--dry-run"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "answers are taken to have 4,000 tokens" in out
+    assert "about $0.0" in out
+    assert main([*asked, "--dry-run", "--max-tokens", "500"]) == 0
+    assert "at most $0.0" in capsys.readouterr().out
+    assert main(asked) == 2
+    assert "set OPENAI_API_KEY" in capsys.readouterr().err

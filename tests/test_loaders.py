@@ -832,3 +832,25 @@ def test_nothing_is_executed_and_nothing_heavy_imported(kernelbench_x: Path) -> 
         "print([name for name in ('torch', 'yaml', 'pyarrow') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+def test_a_folder_of_files_is_imported_and_what_is_no_problem_is_said(tmp_path: Path) -> None:
+    for name in ("one.py", "two.py"):
+        write(tmp_path / name, PLAIN)
+    form, problems, refused = import_problems(tmp_path)
+    assert f"'{tmp_path}/*.py'" in form
+    assert [problem.id for problem in problems] == [str(tmp_path / "one.py"), str(tmp_path / "two.py")]
+    assert [problem.id for problem in list_problems(f"{tmp_path}/*.py")] == [problem.id for problem in problems]
+    assert refused == []
+    write(tmp_path / "none.py", "x = 1\n")
+    assert len(import_problems(tmp_path)[1]) == 2
+    assert "none.py does not load" in import_problems(tmp_path)[2][0]
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).unlink()
+    with pytest.raises(ProblemNotFoundError, match="in no format that is known"):
+        import_problems(tmp_path)
+
+
+def test_an_address_is_not_fetched() -> None:
+    with pytest.raises(ProblemNotFoundError, match="git clone it first"):
+        import_problems(Path("https://github.com/ScalingIntelligence/KernelBench"))

@@ -350,3 +350,15 @@ def test_a_core_problem_may_have_hidden_cases_and_arguments_that_are_written_int
     assert "COLUMNS = 4096\n" in several.source_for("cuda")
     assert not any(str(case.constants["COLUMNS"]) in several.source_shown("cuda") for case in several.cases[1:-1])
     assert state.contract.in_place == (0, 1)
+
+
+def test_a_path_with_wildcards_names_the_files_that_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    for name in ("p10.py", "p2.py", "other.py", "p[1].py"):
+        (tmp_path / "mine" / name).write_text(SOURCE)
+    listed = [problem.id for problem in list_problems("core/level1/softmax,mine/p?.py,mine/p*0.py,mine/p2.py")]
+    assert listed == ["core/level1/softmax", "mine/p2.py", "mine/p10.py"]
+    assert [problem.id for problem in list_problems("mine/p[1].py")] == ["mine/p[1].py"]  # a file of that very name
+    with pytest.raises(ProblemNotFoundError, match=r"mine/z\*.py: no file matches"):
+        list_problems("mine/z*.py")

@@ -251,7 +251,10 @@ def open_litellm(arguments: argparse.Namespace, name: str, throttle: Throttle) -
         max_tokens=arguments.max_tokens,
         reasoning_effort=arguments.reasoning_effort,
     )
-    model = LitellmModel(name, sampling=sampling, stream=arguments.stream, tool=arguments.tool, throttle=throttle)
+    asks = not getattr(arguments, "dry_run", False)
+    model = LitellmModel(
+        name, sampling=sampling, stream=arguments.stream, tool=arguments.tool, throttle=throttle, needs_key=asks
+    )
     if arguments.max_cost is not None and model.price() is None:
         raise UsageError(f"litellm has no price for {name}, so that --max-cost could not be kept; leave it out")
     return model

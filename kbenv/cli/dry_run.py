@@ -1,4 +1,4 @@
-"""`kbenv run --dry-run`: how many calls, tokens and dollars a run would take at most, before anything is asked.
+"""`kbenv run --dry-run`: how many calls, tokens and dollars a run would take, before anything is asked.
 
 Prompts are counted by litellm. What answers and feedback will hold is not known beforehand: an answer is taken to have
 as many tokens as `--max-tokens` allows, or `ANSWER_TOKENS` where nothing is said, and feedback `FEEDBACK_TOKENS`.
@@ -24,22 +24,33 @@ def print_estimate(console: Console, runs: Sequence[Run]) -> int:
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("agent", "model", "problems", "calls", "prompt tokens", "answer tokens", "cost", "sent"):
+    for name in ("agent", "model", "problems", "calls", "prompt tokens", "answer tokens", "cost"):
         table.add_column(name, overflow="fold")
     total: float | None = 0.0
     for run in runs:
         calls, prompt, answer = estimate(run)
         cost = _cost(run, prompt, answer)
         total = None if total is None or cost is None else total + cost
-        sent = "" if run.model.service is None else str(run.model.service.settings or "the provider's defaults")
         cells = (
             run.kind.name, run.model.name, str(len(run.model.problems)), f"{calls:,}", f"{prompt:,}", f"{answer:,}",
-            "unknown" if cost is None else f"${cost:.2f}", sent,
+            "unknown" if cost is None else f"${cost:.2f}",
         )  # fmt: skip
         table.add_row(*map(Text, cells))
     console.print(table)
     console.print()
-    console.print(f"at most {'an unknown cost' if total is None else f'${total:.2f}'}; nothing was asked", markup=False)
+    services = {run.model.name: run.model.service for run in runs if run.model.service is not None}
+    for name, service in services.items():
+        sent = ", ".join(f"{key} {value}" for key, value in service.settings.items()) or "the provider's defaults"
+        console.print(f"sent to {name}: {sent}", markup=False)
+    bounded = all(_limit(run) is not None for run in runs if run.model.service is not None)
+    if not bounded:
+        console.print(
+            f"answers are taken to have {ANSWER_TOKENS:,} tokens, which reasoning can exceed many times over: "
+            "--max-tokens bounds them, --max-cost the whole",
+            markup=False,
+        )
+    words = "an unknown cost" if total is None else f"{'at most' if bounded else 'about'} ${total:.2f}"
+    console.print(f"{words}; nothing was asked", markup=False)
     return 0
 
 
@@ -78,9 +89,14 @@ def _earlier(run: Run, calls: int) -> list[int]:
 
 
 def _answer_tokens(run: Run) -> int:
+    return _limit(run) or ANSWER_TOKENS
+
+
+def _limit(run: Run) -> int | None:
+    """Most tokens of an answer; None where nothing was said."""
     settings = run.model.service.settings if run.model.service is not None else {}
     limit = settings.get("max_tokens", settings.get("max_completion_tokens"))
-    return limit if isinstance(limit, int) else ANSWER_TOKENS
+    return limit if isinstance(limit, int) else None
 
 
 def _cost(run: Run, prompt: int, answer: int) -> float | None:

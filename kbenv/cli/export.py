@@ -98,14 +98,10 @@ def _leave_out_forbidden(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _calls(runs: Iterable[Path]) -> Iterator[tuple[Any, str]]:
     """Every call with the name of its agent; a directory may hold one run or several in folders."""
-    from kbenv.store import RUN_FILE, read_calls, read_run
+    from kbenv.store import find_runs, read_calls, read_run
 
     for directory in runs:
-        found = [directory] if (directory / RUN_FILE).is_file() else sorted(directory.glob(f"*/{RUN_FILE}"))
-        if not found:
-            raise UsageError(f"expected the directory of a run, with a {RUN_FILE}; {directory} has none")
-        for path in found:
-            folder = path if path.is_dir() else path.parent
+        for folder in find_runs(directory):
             agent = str(read_run(folder).config.get("agent"))
             for call in read_calls(folder):
                 yield call, agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kbenv.cli.agents import add_prompt_options, read_prompt_options
+from kbenv.cli.agents import AUTO, add_prompt_options, read_prompt_options
 from kbenv.cli.judging import add_judging_options, open_evaluator
 from kbenv.errors import UsageError
 
@@ -39,13 +39,18 @@ def run(arguments: argparse.Namespace) -> int:
     from kbenv.problems import load_problem
     from kbenv.prompt import render_prompt
     from kbenv.prompts import render
+    from kbenv.sandbox.choice import parse_device
 
     if arguments.turns < 1:
         raise UsageError(f"--turns must be at least 1; found {arguments.turns}")
     problem = load_problem(arguments.problem, problems_dir=arguments.problems_dir)
+    elsewhere = None
+    if arguments.hardware != AUTO and parse_device(arguments.device)[0] == "cuda":
+        # Of a machine that need not be this one: a prompt needs none, and an evaluator would want its GPU.
+        elsewhere, arguments.device, arguments.sandbox = arguments.device, "cpu", "process"
     with open_evaluator(arguments, lambda _: None) as evaluator:
         options = read_prompt_options(arguments, evaluator)
-        text = render_prompt(problem, evaluator.protocol, evaluator.device, evaluator.backend, options)
+        text = render_prompt(problem, evaluator.protocol, elsewhere or evaluator.device, evaluator.backend, options)
     if arguments.system:
         print(render("system.j2", turns=arguments.turns))
     print(text.rstrip())

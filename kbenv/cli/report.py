@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import sys
 from collections import defaultdict
@@ -48,7 +49,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Print fast_p, pass@k, mean speedup, memory and their intervals over problems, in all, by level "
         "and by category, from the verdicts of a run. How each is defined: docs/metrics.md.",
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="a directory of `kbenv run` or `kbenv rejudge`")
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="a directory of `kbenv run` (of one agent or several) or `kbenv rejudge`"
+    )
     parser.add_argument(
         "--standard", type=Path, metavar="RUN",
         help="a run of the same answers under --protocol kernelbench: shows what hidden checks and TF32 take away",
@@ -60,7 +63,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--problems-dir", type=Path, metavar="DIR", help="a KernelBench checkout (default: $KBENV_KERNELBENCH)"
     )
-    parser.add_argument("--json", metavar="PATH", help="write the numbers as JSON; - for standard output alone")
+    parser.add_argument(
+        "--json", metavar="PATH", help="write the numbers as JSON (of several runs a list); - for standard output alone"
+    )
     parser.set_defaults(func=run)
 
 
@@ -93,14 +98,23 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from rich.console import Console
 
+    from kbenv.store import find_runs
+
     if arguments.standard is not None and arguments.baseline is not None:
         raise UsageError("give --standard or --baseline, not both: they are two ways to the same decomposition")
-    report = read_report(
-        arguments.run, standard=arguments.standard, baseline=arguments.baseline, problems_dir=arguments.problems_dir
-    )
-    if arguments.json != "-":
-        print_report(Console(highlight=False), report)
-    text = report.model_dump_json(indent=2) + "\n"
+    folders = find_runs(arguments.run)
+    if len(folders) > 1 and arguments.standard is not None:
+        names = ", ".join(folder.name for folder in folders)
+        raise UsageError(f"--standard goes with one run; {arguments.run} holds {names}: name one of them")
+    more = {"standard": arguments.standard, "baseline": arguments.baseline, "problems_dir": arguments.problems_dir}
+    reports = [read_report(folder, **more) for folder in folders]
+    console = Console(highlight=False)
+    for report in reports if arguments.json != "-" else ():
+        if len(reports) > 1:
+            console.print(f"\n{report.run}", markup=False, soft_wrap=True)
+        print_report(console, report)
+    data = [report.model_dump(mode="json") for report in reports]
+    text = json.dumps(data if folders != [arguments.run] else data[0], indent=2) + "\n"
     if arguments.json == "-":
         sys.stdout.write(text)
     elif arguments.json is not None:

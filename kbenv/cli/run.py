@@ -53,6 +53,7 @@ EXIT_INTERRUPTED = 130
 
 TRAJECTORIES = "trajectories.jsonl"
 LEDGER = "ledger.jsonl"
+CARD = "README.md"
 
 Stop = ModelError | OSError
 """What ends a run early: the model (or its budget), or a disk that takes nothing more."""
@@ -69,7 +70,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_asking_options(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="ask and judge nothing: say how many calls, tokens and dollars at most"
+        "--dry-run",
+        action="store_true",
+        help="ask and judge nothing: say how many calls, tokens and dollars it would take; needs no key",
     )
     add_agent_options(parser)
     add_judging_options(parser)
@@ -295,7 +298,8 @@ def _play_all(
     runs: Sequence[Run], stores: Sequence[Store], budget: Budget | None, progress: Progress, lanes: int
 ) -> tuple[list[tuple[Run, list[Row]]], Stop | None]:
     """Every run's rows, and what stopped the last of them; a stop ends those after it too."""
-    from kbenv.store import StoreError
+    from kbenv.store import StoreError, write_file
+    from kbenv.trajectory import dataset_card
 
     progress.expect(sum(run.answers * len(run.model.problems) for run in runs))
     tables: list[tuple[Run, list[Row]]] = []
@@ -306,6 +310,8 @@ def _play_all(
         tables.append((this_run, rows))
         try:
             _write_files(this_run, store)
+            if len(runs) > 1:  # the folder of all is a dataset, too
+                write_file(store.directory.parent / CARD, dataset_card(f"*/{TRAJECTORIES}"))
         except StoreError as error:
             stopped = stopped or error
         if stopped is not None:
@@ -321,7 +327,7 @@ def _write_files(this_run: Run, store: Store) -> None:
     calls = list(store.calls())
     lines = [to_json(turn_line(call, this_run.kind.name)) for call in calls if isinstance(call, StoredTurn)]
     store.write_text(TRAJECTORIES, "".join(lines))
-    store.write_text("README.md", dataset_card(TRAJECTORIES))
+    store.write_text(CARD, dataset_card(TRAJECTORIES))
     store.write_text(LEDGER, "".join(to_json(ledger_line(call)) for call in calls))
 
 
