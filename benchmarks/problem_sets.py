@@ -164,10 +164,11 @@ def examine(
     found = Found(folder.name, [] if loader is not kernelbench_verified else compare_hidden(folder), len(entries))
     for id, path in entries.items():
         if (row := record.get(folder.name, id)) is None:
-            if time.monotonic() > ends_at:
-                continue
-            row = {"folder": folder.name, "id": id, **examine_one(id, path, loader, largest_mib, folder, device)}
-            record.put(row)
+            over = time.monotonic() > ends_at  # it is loaded all the same, which takes next to no time
+            mib = None if over else largest_mib
+            row = {"folder": folder.name, "id": id, **examine_one(id, path, loader, mib, folder, device)}
+            if not over:
+                record.put(row)
         found.rows.append(row)
     return found
 
@@ -452,8 +453,8 @@ def report(
         cells = [facts.get("set"), str(facts.get("version") or "unknown")[:17], facts.get("licence")]
         cells += [item.problems, loaded, *(item.count(state=state) for state in STATES)]
         cells += [f"{judged.count('PASSED')} of {len(judged)}" if judged else "-", item.count(verdict="unjudged")]
-        pending = sum(row["state"] in ("runs", "smaller") and "verdict" not in row for row in item.rows)
-        cells.append(item.problems - len(item.rows) + pending)
+        started = ("runs", "smaller")
+        cells.append(sum(r["state"] == "loads" or (r["state"] in started and "verdict" not in r) for r in item.rows))
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     if notes:
         lines += ["", notes.strip()]

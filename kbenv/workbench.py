@@ -15,6 +15,7 @@ from typing import Literal
 
 from kbenv.errors import UsageError
 from kbenv.evaluator import Evaluator
+from kbenv.extraction import extract_code
 from kbenv.feedback import is_hidden, render_feedback
 from kbenv.problems.problem import Problem
 from kbenv.profile import render_profile
@@ -40,6 +41,11 @@ class Budget:
     calls: int = 100
     submissions: int = 10
     seconds: float = 3600.0
+
+
+def unfenced(source: str) -> str:
+    """`source` without the Markdown fence that some agents put around it."""
+    return (extract_code(source) or source) if source.lstrip().startswith(("```", "~~~")) else source
 
 
 OnVerdict = Callable[[Tool, str, Verdict], None]
@@ -104,6 +110,7 @@ class Workbench:
 
     def profile(self, source: str) -> str:
         """How fast a right source is, and what limits it."""
+        source = unfenced(source)
         verdict = self._try("profile", source)
         profile = render_profile(verdict, source) if verdict.status in _RIGHT else None
         return self._closed("\n\n".join(filter(None, (render_feedback(verdict), profile))))
@@ -112,7 +119,7 @@ class Workbench:
         """The protocol's verdict, as far as an agent may read it."""
         if self._submissions >= self._budget.submissions:
             raise BudgetSpentError(f"all {self._budget.submissions} submissions are used")
-        verdict = self._evaluate("submit", source, self._judge)
+        verdict = self._evaluate("submit", unfenced(source), self._judge)
         self._submissions += 1
         faster = self.best is None or self.best.speedup is None or (
             verdict.speedup is not None and verdict.speedup.value > self.best.speedup.value
@@ -123,6 +130,7 @@ class Workbench:
 
     def _try(self, tool: Tool, source: str) -> Verdict:
         """The source's trial: judged the first time that a tool asks for it."""
+        source = unfenced(source)
         key = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
         if key not in self._trials:
             self._trials[key] = self._evaluate(tool, source, self._trial)

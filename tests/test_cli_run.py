@@ -619,3 +619,12 @@ def test_a_prompt_for_a_gpu_needs_none(start: Start, capsys: pytest.CaptureFixtu
     assert "ROWS = 5242880" in out
     assert evaluator.options["device"] == "cpu"  # type: ignore[attr-defined]
     assert main(["prompt", "core/level1/softmax", "--device", "gpu"]) == 2
+
+
+def test_a_budget_that_ends_a_run_says_how_much_of_it_is_left(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start()
+    use_model(monkeypatch, distinct())
+    assert main(arguments(tmp_path, "some/model", "-n", "1", "--max-calls", "2", problems=FOUR)) == 1
+    assert "to go on; 1 of 4 problems were not reached" in capsys.readouterr().err

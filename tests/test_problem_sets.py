@@ -101,3 +101,19 @@ def test_references_are_judged_as_their_own_answers(script: ModuleType, tmp_path
         script.judge(found, tmp_path, script.Record(path), judges, float("inf"))
     assert [row["verdict"] for row in found.rows] == ["PASSED", "WRONG_VALUE", "unjudged"]
     assert "1 of 2" in script.report(found=[found], largest_mib=256, command=["--judge"])
+
+
+def test_what_a_budget_leaves_over_is_loaded_and_said_to_be_not_reached(script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "level1").mkdir()
+    for number in (1, 2):
+        (tmp_path / "level1" / f"{number}_a.py").write_text(PROBLEM.format(forward="pass", size=8))
+    (tmp_path / "level1" / "3_broken.py").write_text("class Model: ...\n")
+    path = tmp_path / "record.jsonl"
+    script.examine(tmp_path, "*/1", 256, script.Record(path))
+    found = script.examine(tmp_path, "*", 256, script.Record(path), ends_at=0.0)
+    assert [row["state"] for row in found.rows] == ["runs", "loads", "refused"]
+    assert len(path.read_text().splitlines()) == 1  # a later run reaches it
+    table = script.report(found=[found], largest_mib=256, command=[])
+    (line,) = [line for line in table.splitlines() if line.startswith("| kernelbench |")]
+    cells = dict(zip(script.HEADERS, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
+    assert (cells["problems"], cells["load"], cells["run"], cells["not reached"]) == ("3", "2", "1", "2")

@@ -11,7 +11,7 @@ from kbenv.evaluator import Evaluator
 from kbenv.prompts import render
 from kbenv.protocol import get_protocol
 from kbenv.verdict import HIDDEN_STAGES, Stage, Status, Verdict
-from kbenv.workbench import TOOLS, Budget, BudgetSpentError, Workbench, describe_tool, trial_protocol
+from kbenv.workbench import TOOLS, Budget, BudgetSpentError, Workbench, describe_tool, trial_protocol, unfenced
 from tests.fakes import ScriptedEvaluator, make_plausibility, make_problem, make_verdict
 from tests.test_prompts import golden
 
@@ -153,3 +153,14 @@ def test_every_tool_has_its_description() -> None:
     texts = [describe_tool(tool) for tool in TOOLS]
     assert len(set(texts)) == len(TOOLS)
     assert all("ModelNew" in text for text in texts[1:])
+
+
+def test_a_source_in_a_markdown_fence_is_the_source() -> None:
+    made, judge, trial = bench([make_verdict(speedup=1.5, plausibility=make_plausibility(None))])
+    fenced = f"```python\n{SOURCE}```\n"
+    for tool in (made.compile, made.check, made.profile):
+        tool(fenced)
+    made.check(SOURCE)
+    made.submit(fenced)
+    assert trial.sources == judge.sources == [SOURCE]
+    assert unfenced("```\nno code") == "```\nno code"  # judged, and refused, as it stands

@@ -192,7 +192,9 @@ class Run:
         for row, stopped in in_order(tasks, lanes):
             rows.append(row)
             if stopped is not None:
-                print(f"kbenv: {stopped}", file=sys.stderr)
+                left = len(tasks) - len(rows)
+                rest = f"; {left} of {len(tasks)} problems were not reached" if left else ""
+                print(f"kbenv: {stopped}{rest}", file=sys.stderr)
                 return rows, stopped
         return rows, None
 
