@@ -25,6 +25,10 @@ from kbenv.problems.loaders import core
 from kbenv.protocol import D1_D4, get_protocol
 from kbenv.provenance import detect_backend
 
+ACTIVATIONS = {
+    "relu", "gelu", "silu", "tanh", "sigmoid", "softplus", "leaky_relu", "leakyrelu", "elu", "mish", "hardswish",
+    "relu6", "selu", "softsign", "hardtanh", "hardsigmoid",
+}  # fmt: skip
 HALF_SUFFICES = ("core/level1/symmetric_rank_k", "core/level1/triangular_matmul")
 """Their references do twice the products that the result needs."""
 PROBLEMS = list_problems(",".join(["core/*", *core.EXERCISES]))
@@ -164,6 +168,34 @@ def test_one_problem_in_three_has_a_kernel_in_a_real_kernel_language_among_the_h
             solved.add(named[1])
     assert solved <= {problem.id for problem in PROBLEMS}
     assert len(solved) * 3 >= len(PROBLEMS), f"{len(solved)} of {len(PROBLEMS)}"
+
+
+def test_no_two_problems_differ_only_by_shape_or_activation() -> None:
+    forms: dict[str, list[str]] = {}
+    for problem in PROBLEMS:
+        forms.setdefault(form_of(problem.source), []).append(problem.id)
+    assert [ids for ids in forms.values() if len(ids) > 1] == []
+    other = "class Model(nn.Module):\n    def forward(self, {x}):\n        return torch.{f}(2.0 * {x}[{n}:])\n"
+    one = form_of(other.format(x="x", f="relu", n=1))
+    assert form_of(other.format(x="y", f="tanh", n=3)) == one
+    assert form_of(other.format(x="x", f="cumsum", n=1)) != one
+
+
+def form_of(source: str) -> str:
+    """The module's classes and functions without names of variables, numbers, words, and which activation it is."""
+    kept = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    tree = ast.Module([node for node in kept if node.name not in ("get_inputs", "get_init_inputs")], [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            node.value = isinstance(node.value, str)
+        elif isinstance(node, ast.Name):
+            node.id = ""
+        elif isinstance(node, ast.arg):
+            node.arg = ""
+        elif isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            node.attr = "" if own else "activation" if node.attr.lower() in ACTIVATIONS else node.attr
+    return ast.dump(tree)
 
 
 @each_problem
