@@ -19,7 +19,7 @@ from kbenv.gpu import GPUS, REGISTERS, facts_about, find_gpu
 from kbenv.machine_code import MULTIPROCESSORS
 from kbenv.problems import load_problem
 from kbenv.problems.loaders import file
-from kbenv.problems.problem import Problem
+from kbenv.problems.problem import Case, Comparator, Contract, Problem
 from kbenv.prompt import EXAMPLES, PromptOptions, nearest_example, render_prompt
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
@@ -77,6 +77,36 @@ def test_the_prompt_is_the_golden_one(
 ) -> None:
     text = render_prompt(make_problem(), get_protocol(protocol), device, backend, options)
     golden(f"{name}.md", text)
+
+
+CASES = (
+    Case("small", "public", {"N": 64}), Case("secret", "hidden", {"N": 77}), Case("large", "perf", {"N": 4096}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("cuda-cases", make_problem(cases=CASES, contract=Contract(in_place=(0,)))),
+        ("cuda-exact", make_problem(contract=Contract(comparator=Comparator("exact")))),
+        ("cuda-custom", make_problem(contract=Contract(comparator=Comparator("custom")))),
+        ("cuda-distribution", make_problem(contract=Contract(comparator=Comparator("distribution")))),
+        (
+            "cuda-metrics",
+            make_problem(contract=Contract(comparator=Comparator("metrics", {"cosine_sim": 0.99, "rmse": 0.1}))),
+        ),
+    ],
+)
+def test_what_a_set_asks_is_told_as_in_the_golden_one(name: str, problem: Problem) -> None:
+    text = render_prompt(problem, get_protocol("hardened"), "cuda:0")
+    golden(f"{name}.md", text)
+    assert "77" not in text
+
+
+def test_in_half_precision_it_is_not_half_precision_that_is_ruled_out() -> None:
+    text = render_prompt(make_problem(), get_protocol("hardened", "bf16"), "cuda:0")
+    golden("cuda-bf16.md", text)
+    assert "half precision is not" not in text
 
 
 RIGHT = make_verdict(speedup=2.0)
