@@ -71,6 +71,23 @@ core, and a call takes one, two or ten times as long: an A/A interval of [0.92, 
 """
 
 
+def check_judged(problem: Problem, protocol: Protocol) -> None:
+    """Raises ProblemExcludedError, or ProblemUnjudgedError, where `protocol` does not judge the problem."""
+    known_as = next((id for id in (problem.id, problem.same_as) if id in protocol.excluded), None)
+    if known_as is not None:
+        reason = EXCLUDED.get(known_as, "it is degenerate")
+        raise ProblemExcludedError(
+            f"{problem.id} is excluded by the protocol {protocol.name} ({reason}); "
+            "choose another problem, or --protocol kernelbench"
+        )
+    _check_contract(problem, protocol)
+
+
+def _check_contract(problem: Problem, protocol: Protocol) -> None:
+    if (reason := problem.why_unjudged(protocol.precision)) is not None:
+        raise ProblemUnjudgedError(f"{problem.id} is not judged: {reason}")
+
+
 class Evaluator:
     """Judges submissions, one at a time, in one sandbox on one device; a context manager.
 
@@ -207,7 +224,8 @@ class Evaluator:
         """
         if self.protocol.calibration is None:
             raise UsageError(f"an audit needs a protocol with a calibrated tolerance; {self.protocol.name} has none")
-        problem = self._admit_contract(load_problem(problem) if isinstance(problem, str) else problem)
+        problem = load_problem(problem) if isinstance(problem, str) else problem
+        _check_contract(problem, self.protocol)
         kind = self.device.split(":")[0]
         job = Job(problem, "", self.protocol, kind, CPU_THREADS if kind == "cpu" else None)
         result = self._sandbox.audit(job, self._on_phase)
@@ -262,18 +280,7 @@ class Evaluator:
     def admit(self, problem: Problem | str) -> Problem:
         """The problem, loaded. Raises UsageError: it is unknown, or the protocol does not judge it."""
         problem = load_problem(problem) if isinstance(problem, str) else problem
-        known_as = next((id for id in (problem.id, problem.same_as) if id in self.protocol.excluded), None)
-        if known_as is not None:
-            reason = EXCLUDED.get(known_as, "it is degenerate")
-            raise ProblemExcludedError(
-                f"{problem.id} is excluded by the protocol {self.protocol.name} ({reason}); "
-                "choose another problem, or --protocol kernelbench"
-            )
-        return self._admit_contract(problem)
-
-    def _admit_contract(self, problem: Problem) -> Problem:
-        if (reason := problem.why_unjudged(self.protocol.precision)) is not None:
-            raise ProblemUnjudgedError(f"{problem.id} is not judged: {reason}")
+        check_judged(problem, self.protocol)
         return problem
 
     def _failed(self, problem: Problem, source: str, status: Status, stage: Stage, message: str) -> Verdict:

@@ -125,6 +125,10 @@ class EvaluatorPool:
     ) -> None:
         self.close()
 
+    def admit(self, problem: Problem | str) -> Problem:
+        """As `Evaluator.admit`."""
+        return self._evaluators[0].admit(problem)
+
     @property
     def devices(self) -> tuple[str, ...]:
         """Those still at work."""

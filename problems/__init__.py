@@ -57,7 +57,9 @@ def load_problem(name: str, *, problems_dir: Path | None = None) -> Problem:
     return problem.for_case(case) if case else problem
 
 
-def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> list[Problem]:
+def list_problems(
+    pattern: str = "*", *, problems_dir: Path | None = None, on_refused: Callable[[str], None] | None = None
+) -> list[Problem]:
     """The problems whose ids match, in natural order (level 2 before 10), each once.
 
     Args:
@@ -66,9 +68,11 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
             those that match. Exercises of our own (`core.EXERCISES`) match by their full ids alone.
         problems_dir: as in `load_problem`. Sets that are not checked out are left out, unless a pattern begins with
             "kernelbench/".
+        on_refused: told, in words, of each match of a wildcard that cannot be read as a problem, which is then left
+            out; without it that is an error.
 
     Raises:
-        ProblemNotFoundError: a pattern matches nothing, or a matching file cannot be read as a problem.
+        ProblemNotFoundError: a pattern matches nothing that can be read as a problem, or a file that is named cannot.
     """
     patterns = [part.strip() for part in pattern.split(",") if part.strip()]
     if not patterns:
@@ -83,9 +87,23 @@ def list_problems(pattern: str = "*", *, problems_dir: Path | None = None) -> li
                 f"no problem matches {part!r}; see `kbenv problems list`{_suggest(part, entries)}"
             )
         matches.update(matching)
-    listed = [entries[id].load() for id in sorted(matches, key=_natural_order)]
+    found = [entries[id] for id in sorted(matches, key=_natural_order)]
     paths = [path for part in patterns if file.is_path(part) for path in _match_files(part)]
-    return listed + [_load_path(path) for path in dict.fromkeys(paths)]
+    found += [_file_entry(path) for path in dict.fromkeys(paths)]
+    listed, refused = [], []
+    for entry in found:
+        try:
+            listed.append(entry.load())
+        except ProblemNotFoundError as e:
+            if on_refused is None or entry.id in patterns:
+                raise
+            refused.append(f"{entry.id} does not load, and is left out: {e}")
+    if not listed:
+        raise ProblemNotFoundError(f"nothing that matches {pattern!r} loads: {refused[0]}")
+    if on_refused is not None:
+        for words in refused:
+            on_refused(words)
+    return listed
 
 
 def may_train(id: str) -> bool:
@@ -126,8 +144,7 @@ def _own_files(folder: Path) -> dict[str, _Entry]:
     """The Python files of a folder in no set's format, if one of them at least is a problem."""
     if not folder.is_dir() or any(loader.recognises(folder) for loader in LOADERS):
         return {}
-    paths = {str(path): path for path in sorted(folder.glob("*.py")) if path.is_file()}
-    entries = {id: _Entry(id, path, lambda id, path: load_file(path, id)) for id, path in paths.items()}
+    entries = {str(path): _file_entry(str(path)) for path in sorted(folder.glob("*.py")) if path.is_file()}
     return entries if any(map(_loads, entries.values())) else {}
 
 
@@ -167,6 +184,10 @@ def _match_files(pattern: str) -> list[str]:
 
 def _load_path(name: str) -> Problem:
     return load_file(file.path_of(name), name)
+
+
+def _file_entry(name: str) -> _Entry:
+    return _Entry(name, file.path_of(name), lambda id, path: load_file(path, id))
 
 
 def _find_entries(wanted: list[str], problems_dir: Path | None) -> dict[str, _Entry]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from kbenv.evaluator import check_judged
 from kbenv.problems.problem import Problem
 from kbenv.protocol import Protocol, get_protocol
 from kbenv.verdict import (
@@ -296,7 +297,9 @@ class ScriptedEvaluator:
         self.closed = True
 
     def admit(self, problem: Problem | str) -> Problem:
-        return make_problem(id=problem) if isinstance(problem, str) else problem
+        problem = make_problem(id=problem) if isinstance(problem, str) else problem
+        check_judged(problem, self.protocol)
+        return problem
 
     def abort(self) -> None:
         self.closed = True

@@ -131,7 +131,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_fault_has_its_exit_code_and_one_line(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kbenv.cli.problems.list_problems", _raiser(error))
+    monkeypatch.setattr("kbenv.cli.problems.find_problems", _raiser(error))
     assert main(["problems", "list"]) == code
     assert capsys.readouterr().err == "kbenv: two lines\n"
 
@@ -139,7 +139,7 @@ def test_each_fault_has_its_exit_code_and_one_line(
 def test_an_interrupt_is_one_line_and_exit_code_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kbenv.cli.problems.list_problems", _raiser(KeyboardInterrupt()))
+    monkeypatch.setattr("kbenv.cli.problems.find_problems", _raiser(KeyboardInterrupt()))
     assert main(["problems", "list"]) == kbenv.cli.EXIT_INTERRUPTED == 130
     assert capsys.readouterr().err == "kbenv: interrupted\n"
 
@@ -147,7 +147,7 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
 def test_a_fault_in_kbenv_itself_keeps_its_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kbenv.cli.problems.list_problems", _raiser(AssertionError("a bug")))
+    monkeypatch.setattr("kbenv.cli.problems.find_problems", _raiser(AssertionError("a bug")))
     assert main(["problems", "list"]) == kbenv.cli.EXIT_FAULT == 3
     error = capsys.readouterr().err
     assert error.startswith("Traceback")

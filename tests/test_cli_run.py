@@ -17,10 +17,11 @@ from kbenv.cli import main, run
 from kbenv.cli.agents import OpenedModel
 from kbenv.cli.summary import Row, print_table
 from kbenv.errors import ModelError, SandboxError
+from kbenv.problems.problem import Contract
 from kbenv.sandbox.docker import DockerSettings
 from kbenv.store import Store, StoreError
 from kbenv.verdict import Status, Verdict
-from tests.fakes import ScriptedEvaluator, make_verdict
+from tests.fakes import ScriptedEvaluator, make_problem, make_verdict
 from tests.models import ScriptedModel, make_answer
 from tests.test_catalog import own_agent
 
@@ -205,7 +206,10 @@ def test_a_full_disk_stops_the_run_with_three_and_asks_nothing_more(
 
     monkeypatch.setattr(Store, "save", fail)
     assert main(arguments(tmp_path, "some/model", problems="core/level1/relu,core/level1/softmax")) == 3
-    assert capsys.readouterr().err == "kbenv: cannot write turn-000.json: No space left on device\n"
+    assert (
+        capsys.readouterr().err
+        == "kbenv: cannot write turn-000.json: No space left on device; 1 of 2 problems were not reached\n"
+    )
     assert len(model.asked) == 1
 
 
@@ -628,3 +632,27 @@ def test_a_budget_that_ends_a_run_says_how_much_of_it_is_left(
     use_model(monkeypatch, distinct())
     assert main(arguments(tmp_path, "some/model", "-n", "1", "--max-calls", "2", problems=FOUR)) == 1
     assert "to go on; 1 of 4 problems were not reached" in capsys.readouterr().err
+
+
+FIXED = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n\n\n"
+FIXED += "def get_inputs():\n    return [torch.rand(4)]\n\n\ndef get_init_inputs():\n    return []\n"
+
+
+def test_what_the_rules_do_not_judge_is_left_out_before_anything_is_asked(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = make_problem(id="a/one", source=FIXED)
+    other = make_problem(id="a/two", source=FIXED, contract=Contract(dtype="bf16"))
+    repeats = make_problem(id="a/three", source=FIXED, same_as="kernelbench/level2/23")
+    monkeypatch.setattr("kbenv.problems.list_problems", lambda *_, **__: [other, repeats, judged])
+    evaluator = start(make_verdict(speedup=2.0))
+    model = distinct()
+    use_model(monkeypatch, model)
+    assert main(arguments(tmp_path, "some/model", "-n", "1", problems="a/*")) == 0
+    said = capsys.readouterr()
+    assert "left out: a/two is not judged: it is defined in bf16; judge it with --precision bf16" in said.err
+    assert "a/three EXCLUDED" in " ".join(said.out.split())
+    assert (len(model.asked), len(evaluator.sources)) == (1, 1)
+    monkeypatch.setattr("kbenv.problems.list_problems", lambda *_, **__: [other])
+    assert main(arguments(tmp_path / "none", "some/model", "-n", "1", problems="a/*")) == 2
+    assert len(model.asked) == 1

@@ -362,3 +362,21 @@ def test_a_path_with_wildcards_names_the_files_that_match(tmp_path: Path, monkey
     assert [problem.id for problem in list_problems("mine/p[1].py")] == ["mine/p[1].py"]  # a file of that very name
     with pytest.raises(ProblemNotFoundError, match=r"mine/z\*.py: no file matches"):
         list_problems("mine/z*.py")
+
+
+def test_what_a_wildcard_matches_and_does_not_load_is_left_out_where_somebody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "right.py").write_text(SOURCE)
+    (tmp_path / "wrong.py").write_text("x = 1\n")
+    told: list[str] = []
+    assert [problem.id for problem in list_problems("*.py", on_refused=told.append)] == ["right.py"]
+    assert len(told) == 1
+    assert told[0].startswith("wrong.py does not load, and is left out: wrong.py: found no Model")
+    with pytest.raises(ProblemNotFoundError, match=r"wrong\.py: found no Model"):
+        list_problems("*.py")
+    with pytest.raises(ProblemNotFoundError, match=r"wrong\.py: found no Model"):  # it was named
+        list_problems("right.py,wrong.py", on_refused=told.append)
+    with pytest.raises(ProblemNotFoundError, match=r"nothing that matches 'w\*\.py' loads"):
+        list_problems("w*.py", on_refused=told.append)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbenv.cli.judging import add_place_options, open_evaluator
+from kbenv.cli.judging import add_place_options, find_problems, open_evaluator
 from kbenv.cli.table import print_table
 from kbenv.errors import SandboxError, UsageError
 from kbenv.protocol import PRECISIONS, Protocol, get_protocol
@@ -70,13 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         SandboxError: the judge cannot be started, or a file cannot be written.
     """
     from kbenv.audit import Audit
-    from kbenv.problems import list_problems
     from kbenv.record import Record
 
     if not arguments.limit_s > 0:
         raise UsageError(f"--limit-s must be above 0; found {arguments.limit_s:g}")
     arguments.protocol = rules(arguments.precision, arguments.limit_s)
-    problems = list_problems(arguments.pattern, problems_dir=arguments.problems_dir)
+    problems = find_problems(arguments, arguments.pattern)
     _check_writable(arguments.json)
     record = Record(arguments.out, Audit) if arguments.out is not None else None
     audits: list[Audit] = []

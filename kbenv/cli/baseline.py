@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbenv.cli.judging import add_effort_option, add_place_options, open_evaluator
+from kbenv.cli.judging import add_effort_option, add_place_options, find_problems, open_evaluator
 from kbenv.cli.table import print_table
 from kbenv.errors import SandboxError, UsageError
 from kbenv.protocol import PRECISIONS, get_protocol
@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         SandboxError: the judge cannot be started, or the file cannot be written.
     """
     from kbenv.baseline import Baseline
-    from kbenv.problems import list_problems
     from kbenv.record import Record
 
     variants = _read_variants(arguments.variants)
@@ -76,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seconds must be above 0; found {arguments.seconds:g}")
     protocol = get_protocol(PROTOCOL, arguments.precision)
     arguments.protocol = protocol.with_effort(arguments.effort)
-    problems = list_problems(arguments.pattern, problems_dir=arguments.problems_dir)
+    problems = find_problems(arguments, arguments.pattern)
     record = Record(arguments.out, Baseline)
     until = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     baselines: list[Baseline] = []

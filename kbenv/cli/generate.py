@@ -24,7 +24,7 @@ from kbenv.cli.agents import (
     open_model,
     read_prompt_options,
 )
-from kbenv.cli.judging import add_judging_options, choose_diagnostics
+from kbenv.cli.judging import add_judging_options, choose_diagnostics, find_problems, leave_out_unjudged
 from kbenv.cli.run import (
     EXIT_BUDGET,
     EXIT_DONE,
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from kbenv.agents.model import BudgetedModel, BudgetSpentError
     from kbenv.agents.parallel import in_order
-    from kbenv.problems import list_problems
+    from kbenv.evaluator import check_judged
     from kbenv.prompt import render_prompt
     from kbenv.protocol import get_protocol
     from kbenv.reward import NEED_COMPILED
@@ -84,10 +84,14 @@ def run(arguments: argparse.Namespace) -> int:
     device = _kind_of_device(arguments.device)
     options = read_prompt_options(arguments, None)
     throttle, at_once = make_throttle(arguments)
-    problems = list_problems(arguments.problems, problems_dir=arguments.problems_dir)
+    problems = find_problems(arguments, arguments.problems)
     model = open_model(arguments, arguments.model[0], problems, throttle)
     settings = agent_settings(arguments, model.service, at_once)
-    problems = [problem for problem in model.problems if problem.id not in protocol.excluded]
+    problems = [
+        problem
+        for problem in leave_out_unjudged(model.problems, lambda problem: check_judged(problem, protocol))
+        if problem.id not in protocol.excluded and problem.same_as not in protocol.excluded
+    ]
     store = Store(arguments.out, make_config(arguments, kind.name, model.name, 1, protocol, device))
     budget = make_budget(arguments, [store])
     started, asked, n = time.monotonic(), 0, kind.answers(settings)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbenv.errors import UsageError
+from kbenv.errors import ProblemExcludedError, ProblemUnjudgedError, UsageError
 from kbenv.protocol import DEFAULT_EFFORT, DEFAULT_PROTOCOL, DIAGNOSTICS, EFFORTS, PRECISIONS, PROFILE, PROTOCOLS
 from kbenv.reward import NEED_COMPILED
 
 if TYPE_CHECKING:
     from kbenv.evaluator import Evaluator
     from kbenv.pool import EvaluatorPool
+    from kbenv.problems.problem import Problem
     from kbenv.protocol import Diagnostic, Protocol
 
 
@@ -101,6 +102,44 @@ def add_devices_option(parser: argparse.ArgumentParser) -> None:
         help="so many compile what the answers that wait will need, without the device (default: up to 6 a GPU, "
         "and half of the cores, in the process sandbox as root where several answers can wait; else 0)",
     )  # fmt: skip
+
+
+def find_problems(arguments: argparse.Namespace, pattern: str) -> list[Problem]:
+    """The problems that match; what a wildcard matches and does not load is said on standard error, and left out.
+
+    Raises:
+        ProblemNotFoundError: as `list_problems`.
+    """
+    from kbenv.problems import list_problems
+
+    def say(words: str) -> None:
+        print(f"kbenv: {words}", file=sys.stderr)
+
+    return list_problems(pattern, problems_dir=arguments.problems_dir, on_refused=say)
+
+
+def leave_out_unjudged(problems: Sequence[Problem], check: Callable[[Problem], object]) -> list[Problem]:
+    """Those that are judged under these rules, and those that the protocol excludes; the others are named, and why.
+
+    Raises:
+        ProblemUnjudgedError: it is none of them.
+    """
+    kept: list[Problem] = []
+    left: list[ProblemUnjudgedError] = []
+    for problem in problems:
+        try:
+            check(problem)
+        except ProblemExcludedError:
+            kept.append(problem)  # a table says so
+        except ProblemUnjudgedError as error:
+            left.append(error)
+        else:
+            kept.append(problem)
+    if left and not kept:
+        raise left[0]
+    for reason in left:
+        print(f"kbenv: left out: {reason}", file=sys.stderr)
+    return kept
 
 
 def open_evaluator(

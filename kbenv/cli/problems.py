@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kbenv.cli.audit import add_audit_parser
+from kbenv.cli.judging import find_problems
 from kbenv.cli.table import print_table
-from kbenv.problems import Problem, import_problems, list_problems, load_problem
+from kbenv.problems import Problem, import_problems, load_problem
 
 EXIT_REFUSED = 1
 
@@ -72,7 +73,7 @@ def _add_problems_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    problems = list_problems(arguments.pattern, problems_dir=arguments.problems_dir)
+    problems = find_problems(arguments, arguments.pattern)
     if arguments.json:
         print(json.dumps([_describe(problem) for problem in problems], indent=2))
     else:

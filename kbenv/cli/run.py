@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +28,17 @@ from kbenv.cli.agents import (
     parse_feedback,
     read_prompt_options,
 )
-from kbenv.cli.judging import add_devices_option, add_judging_options, open_pool
+from kbenv.cli.judging import (
+    add_devices_option,
+    add_judging_options,
+    find_problems,
+    leave_out_unjudged,
+    open_pool,
+)
 from kbenv.cli.progress import Progress
 from kbenv.cli.report import print_report, read_report
 from kbenv.cli.summary import Played, Row, print_closing, print_comparison, print_table
-from kbenv.errors import ModelError, SandboxError, UsageError
+from kbenv.errors import ModelError, ProblemExcludedError, SandboxError, UsageError
 from kbenv.reward import DEFAULT_REWARD, REWARDS
 
 if TYPE_CHECKING:
@@ -102,14 +108,12 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from rich.console import Console
 
-    from kbenv.problems import list_problems
-
     check_agent_options(arguments)
     if arguments.parallel is not None and arguments.parallel < 1:
         raise UsageError(f"--parallel must be at least 1; found {arguments.parallel}")
     kinds = choose_agents(arguments)
     throttle, at_once = make_throttle(arguments)
-    problems = list_problems(arguments.problems, problems_dir=arguments.problems_dir)
+    problems = find_problems(arguments, arguments.problems)
     models = [open_model(arguments, name, problems, throttle) for name in arguments.model]
     console = Console(highlight=False)
     started = time.monotonic()
@@ -117,6 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     alone = arguments.devices is None and arguments.parallel in (None, 1)
     with open_pool(arguments, progress.show_phase, progress.show_build, one_at_a_time=alone) as pool:
         prompt = read_prompt_options(arguments, pool)
+        judged = {problem.id for problem in leave_out_unjudged(problems, pool.admit)}
+        models = [replace(model, problems=[p for p in model.problems if p.id in judged]) for model in models]
         runs = [
             Run(arguments, kind, model, _settings(arguments, model, at_once), pool, prompt)
             for model in models
@@ -220,13 +226,14 @@ class Run:
 
         progress.begin(problem.id)
         try:
-            if problem.id in self.evaluator.protocol.excluded:
-                return row(excluded=True), None
+            self.evaluator.admit(problem)
             env = self._make_env(problem, RecordedEvaluator(self.evaluator, model))
             try:
                 self.kind.make(model, self.settings).run(env, problem.id, on_turn)
             finally:
                 env.close()
+        except ProblemExcludedError:
+            return row(excluded=True), None
         except SandboxError as error:
             progress.say(f"{problem.id}: fault: {error}")
             return row(fault=str(error)), None
