@@ -323,9 +323,12 @@ def test_functions_that_may_write_into_what_they_are_given_are_known(body: str, 
         ("y = y.clone(); y.add_(x); return y", ()),
         ("x.index_put_((index,), y); y.zero_(); return x", (0, 2)),
         ("return x.requires_grad_()", ()),
+        ("x[index] = y; return x", (0,)),
+        ("y[0] += 1; return x[index] + y", (2,)),
+        ("x = x.clone(); x[index] = y; return x", ()),
     ],
 )
-def test_arguments_that_a_forward_writes_into_by_methods_are_known(body: str, written: tuple[int, ...]) -> None:
+def test_arguments_that_a_forward_writes_into_are_known(body: str, written: tuple[int, ...]) -> None:
     source = f"class Model(nn.Module):\n    def forward(self, x, index, y):\n        {body}\n"
     assert written_parameters(ast.parse(source)) == written
 
@@ -854,3 +857,18 @@ def test_a_folder_of_files_is_imported_and_what_is_no_problem_is_said(tmp_path: 
 def test_an_address_is_not_fetched() -> None:
     with pytest.raises(ProblemNotFoundError, match="git clone it first"):
         import_problems(Path("https://github.com/ScalingIntelligence/KernelBench"))
+
+
+def test_a_task_that_writes_into_an_argument_says_so(tmp_path: Path) -> None:
+    source = (
+        "import torch\nfrom torch import nn\n\n\n"
+        "class Model(nn.Module):\n"
+        "    def forward(self, x, index, value):\n        x[index] = value\n        return x\n\n\n"
+        "def get_inputs():\n    return [torch.zeros(8), torch.tensor([1, 2]), torch.rand(2)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    write(tmp_path / "reference" / "index" / "inplace_update.py", source)
+    write(tmp_path / "dataset.py", "")
+    (problem,) = import_problems(tmp_path)[1]
+    assert problem.contract.in_place == (0,)
+    assert "_kbenv_writes = (0,)" in problem.source_judged("cpu")

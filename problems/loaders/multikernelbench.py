@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -81,9 +82,9 @@ def load(id: str, path: Path) -> Problem:
             _with_cases(text, lines),
             text.rstrip() + "\n\n" + _MACHINERY.format(lines="\n".join(f"    {x!r}," for x in lines)),
         )
-        contract = Contract(in_place=written_parameters(file.parse(text, path)))
     elif types := float_types(text) - {"float32"}:
         contract = Contract(dtype=precision_of(types))
+    contract = replace(contract, in_place=written_parameters(file.parse(text, path)))
     return file.from_source(
         text, path=path, id=id, name=path.stem, level=int(level[1]) if level else None, category=category,
         cases=cases if len(cases) > 1 else (), contract=contract, shown=shown,

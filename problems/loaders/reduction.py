@@ -147,7 +147,7 @@ def precision_of(types: set[str]) -> Dtype:
 
 
 def written_parameters(tree: ast.Module) -> tuple[int, ...]:
-    """Positions of the arguments that `Model.forward` writes into by a method such as `scatter_` of its own parameter.
+    """Positions of the arguments that `Model.forward` writes into by a method such as `scatter_`, or by index.
 
     A parameter that is bound anew somewhere is left out: what is written into then may be another tensor.
     """
@@ -164,7 +164,9 @@ def _written(forward: ast.FunctionDef) -> tuple[int, ...]:
     nodes = list(ast.walk(forward))
     bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     methods = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-    written = {method.value.id for method in methods if writes(method.attr) and isinstance(method.value, ast.Name)}
+    places: list[ast.expr] = [method.value for method in methods if writes(method.attr)]
+    places += [node.value for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
+    written = {place.id for place in places if isinstance(place, ast.Name)}
     return tuple(position for position, name in enumerate(names) if name in written - bound)
 
 
