@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbenv.sandbox.judge import memory
-from kbenv.sandbox.judge.memory import Peak, unseen_bytes, unseen_in_all
+from kbenv.sandbox.judge.memory import Peak, least_peak, unseen_bytes, unseen_in_all
 
 MIB = 1 << 20
 CONTEXT = 500 * MIB
@@ -86,3 +86,9 @@ def test_what_is_held_beyond_the_reported_peak_counts_past_what_is_usual(held: i
 def test_what_the_reference_holds_beyond_its_peak_the_submission_may() -> None:
     assert unseen_bytes(1900 * MIB, 400 * MIB, 2000 * MIB, 500 * MIB) == 0
     assert unseen_bytes(1900 * MIB, 400 * MIB, 500 * MIB, 500 * MIB) == (1900 - 400 - 100 - 256) * MIB
+
+
+def test_an_output_takes_memory_of_its_own_where_the_references_does() -> None:
+    inputs, outputs = 1000 * MIB, 800 * MIB
+    assert least_peak(2600 * MIB, inputs, outputs) == 1800 * MIB
+    assert least_peak(1000 * MIB, inputs, outputs) == 1000 * MIB  # the reference returns a view of its input

@@ -132,8 +132,8 @@ class Job:
 
     @property
     def _looks_at_kernels(self) -> bool:
-        """Whether floors are taken and kernels traced: on a GPU under `hardened` or on request, until measured."""
-        asked = "kernels" in self.protocol["diagnostics"]
+        """Whether floors are taken and kernels traced: on a GPU under `hardened`, for a share, or on request."""
+        asked = "kernels" in self.protocol["diagnostics"] or self.protocol["custom_share_at_least"] is not None
         return self.device == "cpu" or self.protocol["calibration"] is not None or asked
 
     def _phase(self, name: str, step: Callable[[], None]) -> None:

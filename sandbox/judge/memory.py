@@ -69,16 +69,17 @@ def measure_memory(job: Job) -> None:
         reference = peak(job, "reference", job.trusted, REFERENCE_S, measured)
     with job.submission_faults("memory"):
         submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"), measured)
-    outputs = job.truth.judge_timed(measured, 1, job.store.keep_snapshot())
-    if not outputs.passed:
-        raise SubmissionFault("WRONG_HIDDEN", "memory", words_of(outputs, "the call whose memory was measured"))
+    comparison = job.truth.judge_timed(measured, 1, job.store.keep_snapshot())
+    if not comparison.passed:
+        raise SubmissionFault("WRONG_HIDDEN", "memory", words_of(comparison, "the call whose memory was measured"))
     if reference is None or submission is None:
         job.flags.append("memory was not measured: /proc does not show the runners' peaks here")
         return
     method = job.device
+    inputs, outputs = job.signature.inputs.slot_bytes, sum(leaf.nbytes for leaf in job.signature.outputs.leaves)
+    submission.peak = max(submission.peak, least_peak(reference.peak, inputs, outputs))
     held: dict[str, int] = {}
     if job.device == "cuda":
-        inputs = job.signature.inputs.slot_bytes
         held, total = _end_runners(job, {"submission": submission, "reference": reference})
         reported = submission.peak - inputs
         unseen = max(
@@ -97,6 +98,12 @@ def measure_memory(job: Job) -> None:
         "reference_device_bytes": held.get("reference"),
         "submission_device_bytes": held.get("submission"),
     }
+
+
+def least_peak(reference_peak: int, inputs: int, outputs: int) -> int:
+    """A submission's peak, at least: an output takes memory of its own where the reference's does, which one that is
+    made in the slot does not."""
+    return min(inputs + outputs, reference_peak)
 
 
 def unseen_bytes(held: int, reported: int, reference_held: int, reference_reported: int) -> int:
