@@ -17,6 +17,7 @@ What is measured is kept (`--runs`, JSON Lines) and not measured again; the tabl
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import fnmatch
 import json
@@ -35,6 +36,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
 
 from benchmarks import upstream
 from benchmarks.report import judge, machine, number
@@ -150,18 +153,18 @@ def measurements(
     draw: Sequence[tuple[str, str]], evaluators: dict[str, Evaluator], checkout: Path | None, repeats: int
 ) -> Iterator[tuple[str, Callable[[], Record]]]:
     """Everything there is to measure, by name, the most telling first."""
-    names = list(dict.fromkeys(name for name, _ in draw))
+    names, device = list(dict.fromkeys(name for name, _ in draw)), evaluators["full"].device
     small = load_problem(SMALL)
     yield "smallest", partial(kbenv_on, small, PYTHON, evaluators, ("again", "quick"))
     for name, form in draw:
         problem = load_problem(name)
         yield f"kbenv {name} {form}", partial(kbenv_on, problem, form, evaluators, WAYS)
         if checkout is not None:
-            yield f"upstream {name} {form}", partial(upstream_on, problem, form, checkout)
+            yield f"upstream {name} {form}", partial(upstream_on, problem, form, checkout, device)
     yield "step", partial(step_on, small, evaluators["full"])
     for name in names:
-        if evaluators["full"].device != "cpu":
-            yield f"do_bench {name}", partial(bench, load_problem(name))
+        if device != "cpu":
+            yield f"do_bench {name}", partial(bench, load_problem(name), device)
     for name in [name for name in SPREAD if name in names] or names[:1]:
         yield f"spread {name}", partial(spread, load_problem(name), evaluators["full"], repeats)
 
@@ -185,23 +188,39 @@ def kbenv_on(problem: Problem, form: str, evaluators: dict[str, Evaluator], ways
     return record
 
 
-def upstream_on(problem: Problem, form: str, checkout: Path) -> Record:
-    result = upstream.ask(problem.source_for("cuda"), submission(problem, form), checkout, UPSTREAM_S)
+def upstream_on(problem: Problem, form: str, checkout: Path, device: str) -> Record:
+    with _seeing_only(device):
+        result = upstream.ask(problem.source_for("cuda"), submission(problem, form), checkout, UPSTREAM_S)
     if isinstance(result, str):
         return {"seconds": None, "status": result}
     return {"seconds": result["seconds"], "status": "correct" if result["correct"] else f"refused: {result['why']}"}
 
 
-def bench(problem: Problem) -> Record:
+@contextlib.contextmanager
+def _seeing_only(device: str) -> Iterator[None]:
+    """What is started meanwhile finds that GPU, and it is the first."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = given.split(",") if given else [str(index) for index in range(torch.cuda.device_count())]
+    if device.startswith("cuda:"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = seen[int(device.removeprefix("cuda:"))]
+    try:
+        yield
+    finally:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        os.environ.update({} if given is None else {"CUDA_VISIBLE_DEVICES": given})
+
+
+def bench(problem: Problem, device: str) -> Record:
     """Median milliseconds of the reference by Triton's do_bench."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(problem.source_for("cuda"))
         file.flush()
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", _BENCH, file.name],
-                capture_output=True, text=True, timeout=BENCH_S, check=False,
-            )  # fmt: skip
+            with _seeing_only(device):
+                done = subprocess.run(
+                    [sys.executable, "-c", _BENCH, file.name],
+                    capture_output=True, text=True, timeout=BENCH_S, check=False,
+                )  # fmt: skip
         except subprocess.TimeoutExpired:
             return {"ms": None, "why": "no answer in time"}
     return {"ms": float(done.stdout)} if done.returncode == 0 else {"ms": None, "why": done.stderr[-200:]}
