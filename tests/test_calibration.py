@@ -663,3 +663,31 @@ def test_where_a_running_sum_comes_near_zero_it_may_be_off_by_roundings_of_its_r
     calibration.add_variant(e, arena_of([exact.float()]), 0)
     least = calibration.least_error(0, 0, torch.tensor([2050, 5000, 14_999]))
     assert least.tolist() == pytest.approx([16 * 2**-24 * size for size in (974.0, 1.0, 1e-3)], rel=0.02)
+
+
+# -- one pass ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (1,), (5, 7), (3, 1000), (70, 33)])
+@pytest.mark.parametrize("off", [0.0, 1e-6, 1e-3, math.inf])
+def test_where_one_pass_is_taken_the_same_is_found(shape, off, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.randn(shape, generator=generator, dtype=torch.float64)
+    fp32 = exact.float()
+    found = fp32.clone()
+    found.view(-1)[-1:] += off
+
+    def judged() -> tuple[Comparison, Comparison | None]:
+        own = reference(exact, fp32 * (1 + 2**-23))
+        calibration = Calibration(RULE, "cpu")
+        return own.judge([found]), calibration.settle(arena_of([fp32]), arena_of([found]), 0)
+
+    usual = judged()
+    monkeypatch.setattr(module, "fit_one_pass", lambda e, f: f.dtype is torch.float32)
+    one_pass = judged()
+    for a, b in zip(usual, one_pass, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None and b is not None:
+            assert (a.elements, a.mismatched) == (b.elements, b.mismatched)
+            assert a.tolerance_used == pytest.approx(b.tolerance_used, rel=1e-3)
+    assert (usual[0].mismatched > 0) == (off > 1e-6 and exact.numel() > 0)

@@ -238,7 +238,7 @@ class Calibration:
 
     def _error(self, e: torch.Tensor, v: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Of one variant, by block: the sum of squares and the largest; of finite ones, where some are not."""
-        if fit_one_pass(e, v):
+        if len(e) > 0 and fit_one_pass(e, v):
             errors = [errors_of(x, y, length) for x, y in _parts(self._device, length, e, v)]
             if all(error.finite for error in errors):
                 return torch.cat([error.squares for error in errors]), torch.cat([error.largest for error in errors])
