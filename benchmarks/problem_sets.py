@@ -4,13 +4,14 @@
                                                   [--device cuda:0] [--notes FILE]
 
 Every problem is loaded. Its reference runs on the device in a child process of its own, as the user `nobody` where this
-one is root, without a network, with limits on memory and time: one call on inputs of at most `--mib`; where they are
-larger, the same on PyTorch's meta device, which knows shapes alone, and then on the device with smaller sizes (batches
-of at most four, other constants divided: `CUTS`; published models with two layers), if it still runs with them.
-`--judge` has each reference that ran, in less than `JUDGED_MS`, judged as its own answer, in the process sandbox, under
-`kernelbench` with two trials and few timed calls: speed is not what is asked here. With `--record` each problem's
-result is kept as a line of a file, and one that is there is not run again; `--budget-s` ends a run that may go on
-later, and what it has left over is not reached. `--notes` is a file of Markdown that goes below the table.
+one is root, without a network, with limits on memory and time: one call on inputs of at most `--mib` (on a GPU of any
+size: it says itself what is too large); where they are larger, the same on PyTorch's meta device, which knows shapes
+alone, and then on the device with smaller sizes (batches of at most four, other constants divided: `CUTS`; published
+models with two layers), if it still runs with them. `--judge` has each reference that ran, in less than `JUDGED_MS`,
+judged as its own answer, in the process sandbox, under `kernelbench` with two trials and few timed calls: speed is not
+what is asked here. With `--record` each problem's result is kept as a line of a file, and one that is there is not run
+again; `--budget-s` ends a run that may go on later, and what it has left over is not reached. `--notes` is a file of
+Markdown that goes below the table.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ def main() -> int:
     parser.add_argument("--judge", action="store_true")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--load-only", action="store_true", help="run no reference")
-    parser.add_argument("--mib", type=int, default=INPUT_MIB, metavar="N", help="largest inputs that are drawn")
+    parser.add_argument(
+        "--mib", type=int, default=INPUT_MIB, metavar="N", help="largest inputs that are drawn on a CPU"
+    )
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda:N")
     parser.add_argument("--notes", type=Path, metavar="FILE")
     parser.add_argument("--budget-s", type=float, default=float("inf"), metavar="N")
@@ -308,9 +311,11 @@ def _run(problem: Problem, largest_bytes: int, wanted_device: str, scratch: str)
     with torch.no_grad():
         try:
             with torch.device("meta"):
-                size = sum(t.numel() * t.element_size() for t in _tensors(namespace["get_inputs"]()))
+                inputs = [] if wanted_device != "cpu" else _tensors(namespace["get_inputs"]())
         except Exception:
-            size = 0  # it reads values, or insists on the CPU: then draw in earnest, under the limits
+            inputs = []  # it reads values, or insists on the CPU: then draw in earnest, under the limits
+        # On a GPU that says itself what is too large, a set's own test, which draws them, would launch kernels on them.
+        size = sum(t.numel() * t.element_size() for t in inputs)
         device = wanted_device if size <= largest_bytes else "meta"
         torch.manual_seed(0)
         try:
