@@ -410,6 +410,8 @@ class Runner(Tools):
         views = self._outputs.views(slot)
         if self._role == "null":
             if before_copy is not None:
+                if self._device == "cuda":
+                    torch.ones(1, device="cuda")  # for a kernel the device leaves the judge's process, as for forward's
                 before_copy()
             for view, value in zip(views, self._fill, strict=True):
                 view.copy_(value)
