@@ -90,7 +90,7 @@ def rows_of(part: torch.Tensor, length: int) -> list[torch.Tensor]:
 
 def fit_one_pass(e: torch.Tensor, f: torch.Tensor) -> bool:
     """Whether `errors_of` takes one pass over these, however many elements there are."""
-    return e.is_cuda and f.is_cuda and f.dtype is torch.float32 and e.dtype in (torch.float32, torch.float64)
+    return f.dtype is torch.float32 and e.dtype in (torch.float32, torch.float64) and kernels.may_take(e, f)
 
 
 def errors_of(e: torch.Tensor, f: torch.Tensor, length: int) -> Errors:

@@ -1,7 +1,7 @@
 """What the judge asks of outputs of gigabytes, in one pass on a GPU: kernels of its own, compiled when wanted.
 
 PyTorch's operators do the same in five to ten passes (`blocks`, `compare`), much of what a verdict takes on a problem
-that moves gigabytes. Only for contiguous tensors on the device.
+that moves gigabytes; they do where there is no NVRTC. Only for contiguous tensors on the device.
 """
 
 from __future__ import annotations
@@ -66,8 +66,18 @@ __global__ void errors(
 """
 
 
+def may_take(*flats: torch.Tensor) -> bool:
+    """Whether all lie on a GPU, and NVRTC is there for them."""
+    return all(x.is_cuda for x in flats) and _has_nvrtc()
+
+
+def are_words(*flats: torch.Tensor) -> bool:
+    """Whether each begins and ends at a multiple of 16 bytes, as `differ` reads them: a part of a leaf need not."""
+    return all(x.data_ptr() % 16 == 0 and x.numel() * x.element_size() % 16 == 0 for x in flats)
+
+
 def differ(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of the same number of bytes, a multiple of 16, differ in any bit."""
+    """Whether two tensors of the same number of bytes differ in any bit; of those for which `are_words` holds."""
     found = torch.zeros(1, dtype=torch.int32, device=a.device)
     count = a.numel() * a.element_size() // 16
     _kernel("differ(const Words* a, const Words* b, long long count, int* found)")(_GRID, _BLOCK, a, b, count, found)
@@ -95,6 +105,18 @@ def errors(expected: torch.Tensor, found: torch.Tensor, length: int) -> tuple[to
     grid = -(-blocks * _WARP // _BLOCK)
     kernel(grid, _BLOCK, expected, found, found.numel(), length, *by_block.unbind())
     return by_block.unbind()
+
+
+@functools.cache
+def _has_nvrtc() -> bool:
+    """cuda-bindings look for it where they are, and do not bring it; what else is asked of them the driver has."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, OSError, RuntimeError):  # of the last kind is what says that a library was not found
+        return False
+    return True
 
 
 @functools.cache
