@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from kbenv.sandbox.judge import memory
-from kbenv.sandbox.judge.memory import Peak, least_peak, unseen_bytes, unseen_in_all
+from kbenv.sandbox.judge.compare import Comparison
+from kbenv.sandbox.judge.memory import Peak, least_peak, peak, unseen_bytes, unseen_in_all
+from kbenv.sandbox.layout import Arena
+from tests.arenas import arena_of
 
 MIB = 1 << 20
 CONTEXT = 500 * MIB
@@ -92,3 +97,76 @@ def test_an_output_takes_memory_of_its_own_where_the_references_does() -> None:
     inputs, outputs = 1000 * MIB, 800 * MIB
     assert least_peak(2600 * MIB, inputs, outputs) == 1800 * MIB
     assert least_peak(1000 * MIB, inputs, outputs) == 1000 * MIB  # the reference returns a view of its input
+
+
+class Runner:
+    """On the CPU: notes what lies in its input slot in each call, and returns twice that."""
+
+    def __init__(self, inputs: Arena, outputs: Arena) -> None:
+        self.inputs, self.outputs = inputs.views(0)[0], outputs.views(0)[0]
+        self.seen: list[float] = []
+
+    def ask(self, op: str, timeout_s: float) -> dict[str, Any]:
+        if op == "measure_memory":
+            self.seen.append(float(self.inputs[0]))
+            self.outputs.copy_(2 * self.inputs)
+        return {}
+
+    def helper_bytes(self) -> int:
+        return 3 * MIB
+
+    def reset_resident_peak(self) -> bool:
+        return True
+
+    def resident_peak_bytes(self) -> int:
+        return (100 + 10 * len(self.seen)) * MIB
+
+
+def test_inputs_of_the_call_that_is_measured_have_not_been_seen_before_it() -> None:
+    """With a single slot, too: of inputs seen twice an output could be kept, and handed out at no cost."""
+    inputs, outputs, masters, snapshot = (arena_of([torch.full((1000,), value)]) for value in (1.0, 0.0, 5.0, 0.0))
+    runner = Runner(inputs, outputs)
+    slots: Any = SimpleNamespace(
+        inputs=inputs, outputs=outputs, lent_to=contextlib.nullcontext, poison=lambda *_: outputs.flat.fill_(0xFF)
+    )
+    job: Any = SimpleNamespace(
+        arm=lambda _: runner, device="cpu", store=SimpleNamespace(masters=masters, snapshot=snapshot),
+        signature=SimpleNamespace(inputs=masters.layout),
+    )  # fmt: skip
+    assert peak(job, "submission", slots, 1.0) == Peak(masters.layout.slot_bytes + (3 + 10) * MIB)
+    assert runner.seen == [1.0, 5.0]
+    assert snapshot.views(0)[0].tolist() == [10.0] * 1000
+
+
+def test_the_reference_is_measured_when_no_comparison_can_make_it_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes after it was measured would be taken for contexts, or for the submission's."""
+    done: list[str] = []
+
+    def measured(job: Any, role: str, *_: Any) -> Peak:
+        done.append(role)
+        return Peak(5 * MIB)
+
+    def judged(first: int, calls: int, found: str) -> Comparison:
+        done.append(f"compare {found} of {first}")
+        return Comparison(elements=1)
+
+    @contextlib.contextmanager
+    def others_paused(role: str) -> Iterator[None]:
+        done.append(f"pause all but {role}")
+        yield
+        done.append("resume")
+
+    monkeypatch.setattr(memory, "peak", measured)
+    job: Any = SimpleNamespace(
+        protocol={"memory": True}, spares=SimpleNamespace(stop=lambda: None), flags=[], result={}, device="cpu",
+        prepare_timed=lambda *_, expect: done.append("prepare"), trusted=None, lent=None, remaining=lambda *_: 1.0,
+        clock=SimpleNamespace(call_s=1.0), truth=SimpleNamespace(judge_timed=judged),
+        store=SimpleNamespace(keep_snapshot=lambda: "snapshot"), reference_faults=contextlib.nullcontext,
+        submission_faults=contextlib.nullcontext, others_paused=others_paused,
+        signature=SimpleNamespace(inputs=SimpleNamespace(slot_bytes=MIB), outputs=SimpleNamespace(leaves=[])),
+    )  # fmt: skip
+    memory.measure_memory(job)
+    assert done == [
+        "prepare", "submission", "compare snapshot of 0", "pause all but reference", "reference", "resume",
+    ]  # fmt: skip
+    assert job.result["memory"]["ratio"] == 1.0

@@ -63,15 +63,15 @@ def measure_memory(job: Job) -> None:
     if not job.protocol["memory"]:
         return
     job.spares.stop()  # what the device gets back is to be one runner's
-    measured = min(1, job.plan.slots - 1)
-    job.prepare_timed(0, measured + 1, expect=True)
-    with job.reference_faults():
-        reference = peak(job, "reference", job.trusted, REFERENCE_S, measured)
+    job.prepare_timed(0, 1, expect=True)
     with job.submission_faults("memory"):
-        submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"), measured)
-    comparison = job.truth.judge_timed(measured, 1, job.store.keep_snapshot())
+        submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"))
+    comparison = job.truth.judge_timed(0, 1, job.store.keep_snapshot())
     if not comparison.passed:
         raise SubmissionFault("WRONG_HIDDEN", "memory", words_of(comparison, "the call whose memory was measured"))
+    # Last: what the reference had reserved then it ends with. A comparison may have it run again, and take more.
+    with job.others_paused("reference"), job.reference_faults():
+        reference = peak(job, "reference", job.trusted, REFERENCE_S)
     if reference is None or submission is None:
         job.flags.append("memory was not measured: /proc does not show the runners' peaks here")
         return
@@ -119,27 +119,28 @@ def unseen_in_all(total: int, reported: int, reference_reserved: int) -> int:
     return max(0, total - usual)
 
 
-def peak(job: Job, role: str, slots: Slots, timeout_s: float, measured: int = 0) -> Peak | None:
-    """Of one forward of that runner, on the inputs of the slot `measured`; None where the machine does not show it.
+def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
+    """Of one forward of that runner, on the masters of slot 0; None where the machine does not show it.
 
-    Its output is in that slot of the snapshot. Raises ArmError.
+    Its output is in slot 0 of the snapshot. Raises ArmError.
     """
     arm, store = job.arm(role), job.store
     inputs = job.signature.inputs.slot_bytes
     with slots.lent_to(arm):
         if job.device == "cpu":
-            copy_slots(store.masters, slots.inputs, 0, 1)
-            arm.ask("measure_memory", timeout_s=timeout_s)  # brings in the pages that slot 0's first touch costs
+            # Brings in the pages that slot 0's first touch costs; on what lies there from an earlier turn: of the
+            # inputs that count a submission could keep the output for the call that is measured.
+            arm.ask("measure_memory", timeout_s=timeout_s)
             arm.ask("trim", timeout_s=timeout_s)
-            slots.inputs.slot(0).copy_(store.masters.slot(measured))
+            copy_slots(store.masters, slots.inputs, 0, 1)
             slots.poison(0, 1)
             kept = arm.helper_bytes()  # only the runner gives back what it does not use
             before = arm.resident_peak_bytes() if arm.reset_resident_peak() else None
             arm.ask("measure_memory", timeout_s=timeout_s)
             after = arm.resident_peak_bytes()
-            store.snapshot.slot(measured).copy_(slots.outputs.slot(0))
+            copy_slots(slots.outputs, store.snapshot, 0, 1)
             return None if before is None or after is None else Peak(inputs + kept + max(0, after - before))
-        slots.inputs.slot(0).copy_(store.masters.slot(measured))
+        copy_slots(store.masters, slots.inputs, 0, 1)
         slots.poison(0, 1)
         job.synchronize()
         arm.ask("trim", timeout_s=timeout_s)  # what earlier calls, or the judge, have at hand is not this call's
@@ -148,7 +149,7 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float, measured: int = 0)
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             _stir()
             growth = max(0, _free() - min(least))
-        store.snapshot.slot(measured).copy_(slots.outputs.slot(0))
+        copy_slots(slots.outputs, store.snapshot, 0, 1)
         job.synchronize()
     peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
     if (
