@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,29 @@ def test_a_comment_names_nothing():
     [
         "#include <torch/torch.h>", "torch::nn::ReLU r;", "TORCH_LIBRARY(a, m) {}", "PYBIND11_MODULE(a, m) {}",
         "auto o = x.options().requires_grad(true);", "torch::autograd::Variable v;", "py::object o;",
-        '#if __has_include("x.h")', "auto t = torch::tensor({1});",
+        '#if __has_include("x.h")', "auto t = torch::tensor({1});", "#ifdef AT_DISALLOW_COPY_AND_ASSIGN\n#endif",
+        "#if defined(TORCH_FN) || PY_VERSION_HEX > 0\n#endif", "#  elif C10_LOG_API_USAGE_ONCE\n",
     ],
 )  # fmt: skip
 def test_a_source_that_evidently_needs_all_gets_no_stand_ins(text):
     assert slim(PLAIN + text) is None
+
+
+@pytest.mark.parametrize("cuda", [True, False])
+@pytest.mark.parametrize("header", ["torch/extension.h", "torch/all.h"])
+def test_a_condition_on_pytorchs_version_is_what_it_is_with_the_real_headers(header, cuda, tmp_path):
+    text = f"#include <{header}>\n#if TORCH_VERSION_MAJOR < 2\n#error of long ago\n#endif\n"
+    headers = slim(text, cuda=cuda)
+    assert headers is not None
+    found = compiled(text, headers, tmp_path, "-E", f"-I{sysconfig.get_path('include')}")
+    assert found.returncode == 0, found.stderr[:2000]
+
+
+@pytest.mark.parametrize(
+    "text", ["#ifndef CHECK_CUDA\n#endif", "#ifdef TORCH_EXTENSION_NAME\n#endif", "#if __CUDA_ARCH__"]
+)
+def test_other_conditions_need_nothing_more(text):
+    assert slim(PLAIN + text) is not None
 
 
 def test_a_source_without_the_large_headers_gets_none():
@@ -78,12 +97,13 @@ at::Tensor f(const at::Tensor &x, std::optional<torch::Tensor> b) {
 """
 
 
-def compiled(text: str, headers: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def compiled(text: str, headers: dict[str, str], folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     for path, content in {**headers, "a.cpp": text}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content)
     api = os.path.join(INCLUDE, "torch", "csrc", "api", "include")
-    command = ["c++", "-std=c++20", "-fsyntax-only", f"-I{folder}", f"-I{INCLUDE}", f"-I{api}", str(folder / "a.cpp")]
+    command = ["c++", "-std=c++20", *(flags or ["-fsyntax-only"]), f"-I{folder}", f"-I{INCLUDE}", f"-I{api}"]
+    command.append(str(folder / "a.cpp"))
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -20,6 +20,8 @@ _NEEDS_ALL = re.compile(
     r"\bTHP\w+|TORCH_LIBRARY|torch::(?:nn|optim|autograd|jit|data|indexing|serialize|python|cuda|fft|linalg|special"
     r"|sparse|nested|Library|tensor)\b|requires_grad|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)"
     r"|\bRegisterOperators\b|__has_include"
+    # Of a macro that a stand-in lacks a condition says no, which is no error.
+    r"|#\s*(?:el)?if[^\n]*\b(?:(?:AT|C10|CAFFE2|PY|Py)_\w|TORCH_(?!VERSION_|EXTENSION_NAME\b)|CHECK\b)"
 )
 _NEEDS_PYTHON = re.compile(r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|wrap_pybind_function")
 _NEEDS_CONTEXT = re.compile(r"\bAT_CU|\bTORCH_CU|\bglobalContext\b|Generator\b")
@@ -91,6 +93,8 @@ _CUDA_CONTEXT = """#pragma once
 #include <c10/util/Logging.h>
 """
 _ALIAS = "#include <kbenv/prelude.h>\n#include <kbenv/operators.h>\n"
+_VERSION = "#include <torch/version.h>\n"
+"""Without it `#if TORCH_VERSION_MAJOR >= 2` would be no error, and false."""
 PRELUDE = "kbenv/prelude.h"
 """The stand-in that is the same for all sources of one language."""
 
@@ -123,8 +127,8 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
         "kbenv/operators.h": operators,
         "ATen/ATen.h": "#include <kbenv/tensors.h>\n#include <kbenv/operators.h>\n",
         "torch/types.h": _ALIAS,
-        "torch/all.h": _ALIAS,
-        "torch/extension.h": _ALIAS,
+        "torch/all.h": _ALIAS + _VERSION,
+        "torch/extension.h": _ALIAS + _VERSION,
     }
 
 
