@@ -88,6 +88,15 @@ def test_whatever_goes_in_is_in_the_key(server, change):
     assert server.ask(request(ADD, **change))["facts"]["from_cache"] == 0
 
 
+def test_a_source_that_includes_another_one_is_compiled_again_when_that_changes(server, tmp_path):
+    including = '#include "part1.cpp"\nextern "C" int value() { return VALUE; }\n'
+    both = [server.ask(request(including, f"enum {{ VALUE = {n} }};\n"))["library"] for n in (1, 2)]
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    assert [load(library, folder).value() for library, folder in zip(both, folders, strict=True)] == [1, 2]
+
+
 def test_two_extensions_of_one_name_do_not_meet(server, tmp_path):
     both = [server.ask(request(f'extern "C" int answer() {{ return {n}; }}\n'))["library"] for n in (1, 2)]
     folders = [tmp_path / name for name in "ab"]

@@ -219,14 +219,16 @@ class Builds:
         flags = list(request.cuda_cflags if source.cuda else request.cflags)
         program = request.nvcc if source.cuda and request.nvcc is not None else request.cxx
         command = [program, *flags, "-c", source.name, "-o", source.object]
-        commands, files = [command], {source.name: source.text}
-        slim = slim_headers(source.text, self._include, cuda=source.cuda)
+        others = {other.name: other.text for other in request.sources if other is not source}
+        beside = others if any(name in source.text for name in others) else {}  # it may include them
+        commands, files = [command], {source.name: source.text, **beside}
+        slim = slim_headers("\n".join([source.text, *beside.values()]), self._include, cuda=source.cuda)
         if slim is not None:
             commands = [[program, f"-I{folder}", *command[1:]], command]
             files |= {f"{folder}/{path}": text for path, text in slim.items()}
         compilers = [_identity(request.cxx), *([_identity(program)] if source.cuda else [])]
         folders = [os.stat(path).st_mtime_ns for path in _folders(flags)]
-        key = _key("object", compilers, flags, folders, source.name, source.text, slim)
+        key = _key("object", compilers, flags, folders, source.name, source.text, slim, beside)
         return _Unit(key, source, commands, files)
 
     def _compile(
