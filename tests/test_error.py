@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kbenv.sandbox.layout import UnsupportedError, flatten_output
 from kbenv.sandbox.runner.error import describe_error
 from kbenv.sandbox.runner.model import load_module
 
@@ -41,6 +42,20 @@ def test_equal_faults_read_the_same_in_every_runner_s_folder(
 def test_the_whole_chain_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     detail = detail_of(WRAPS, tmp_path / "one", monkeypatch)
     assert detail.index("KeyError: 'key'") < detail.index("direct cause") < detail.index("RuntimeError: wrapped")
+
+
+def test_frames_of_the_sandbox_outside_of_the_runner_are_not_told_either() -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        flatten_output({1, 2}, "cpu")
+    detail = describe_error(raised.value)["detail"]
+    assert "layout.py" not in detail
+    assert "a value of type set cannot be passed" in detail
+
+
+def test_a_syntax_error_may_say_that_it_is_in_anything() -> None:
+    error = SyntaxError("no")
+    error.filename = 5  # type: ignore[assignment]
+    assert describe_error(error)["kind"] == "load"
 
 
 def test_what_a_compiler_said_is_told_once() -> None:

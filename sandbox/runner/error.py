@@ -13,7 +13,7 @@ from ..wire import Message
 from . import model as models
 
 _DETAIL_BYTES = 12 << 10
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _SOURCE = "submission.py"
 
 
@@ -61,7 +61,7 @@ def describe_error(error: BaseException) -> Message:
 
 
 def trace(error: BaseException) -> str:
-    """The traceback for who wrote the source: without the runner's own frames, the source by its name alone.
+    """The traceback for who wrote the source: without the sandbox's own frames, the source by its name alone.
 
     Folders of a runner are new in every job: with them equal faults would read differently each time.
     """
@@ -74,7 +74,7 @@ def trace(error: BaseException) -> str:
         seen.add(id(link))
         frames = [frame for frame in link.stack if not frame.filename.startswith(_OWN_FOLDER)]
         folders |= {os.path.dirname(frame.filename) for frame in frames if os.path.basename(frame.filename) == _SOURCE}
-        folders.add(os.path.dirname(getattr(link, "filename", None) or ""))  # of a SyntaxError
+        folders.add(os.path.dirname(str(getattr(link, "filename", None) or "")))  # of a SyntaxError: any object
         link.stack = traceback.StackSummary.from_list(frames)
         links += [next for next in (link.__cause__, link.__context__) if next is not None and id(next) not in seen]
     text = "".join(whole.format())
