@@ -665,6 +665,23 @@ def test_where_a_running_sum_comes_near_zero_it_may_be_off_by_roundings_of_its_r
     assert least.tolist() == pytest.approx([16 * 2**-24 * size for size in (974.0, 1.0, 1e-3)], rel=0.02)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16], ids=str)
+def test_a_wrong_element_of_a_small_type_is_found_where_there_is_no_float64(dtype):
+    x = torch.randn(5, 300, generator=torch.Generator().manual_seed(0)).to(dtype)
+    e = arena_of([x])
+    calibration = Calibration(RULE, "cpu")
+    calibration.begin(e, 0)
+    calibration.add_variant(e, e, 0)
+    calibration.finish(0, lasting=True)
+    for value, mismatched in ((None, 0), (30.0, 1), (NAN, 1)):
+        found = x.float()
+        if value is not None:
+            found[1, 7] = value
+        f = arena_of([found.to(dtype)])
+        assert (calibration.settle(e, f, 0) is not None) == (mismatched == 0)
+        assert calibration.compare(e, f, 0, e, []).mismatched == mismatched
+
+
 # -- one pass ----------------------------------------------------------------------------------------------------------
 
 

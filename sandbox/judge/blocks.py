@@ -104,6 +104,7 @@ def errors_of(e: torch.Tensor, f: torch.Tensor, length: int) -> Errors:
     largest = torch.cat([torch.stack(torch.aminmax(rows, dim=1)).abs().amax(dim=0).double() for rows in off])
     norms = torch.cat([torch.linalg.vector_norm(rows, dim=1).double() for rows in off])
     squares = torch.where(largest < 1 / PLAIN, size * largest.square(), norms.square())  # where those vanish
+    e = e.float() if e.dtype.itemsize == 1 else e  # of fp8 PyTorch takes no norm
     values = torch.cat([torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in rows_of(e, length)])
     return Errors(size, largest, squares, values.square(), finite=bool(torch.isfinite(largest).all()))
 
