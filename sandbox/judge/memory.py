@@ -1,6 +1,7 @@
 """Peak memory of one forward in each runner, by the same formula, in an untimed pass; the runners end with it.
 
 The submission's output of that call is compared like any other, or it could be lean by leaving the work out.
+Not covered: a leaner way to the same output, taken in that call alone, which is not timed.
 
 On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
 gets back when a runner ends, and what was gone meanwhile: where that is more than the reported peak by more than it is
