@@ -83,6 +83,10 @@ def test_a_binding_is_for_c_plus_plus_alone():
     assert headers is not None
     assert "pybind.h" in headers["kbenv/prelude.h"]
     assert slim(binding) is None
+    for header in ("torch/types.h", "torch/all.h", "ATen/ATen.h"):  # with the real ones it does not compile
+        headers = slim(binding.replace("torch/extension.h", header), cuda=False)
+        assert headers is not None
+        assert not any("pybind" in text for text in headers.values())
 
 
 # -- tensors ----------------------------------------------------------------------------------------------------------

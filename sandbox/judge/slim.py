@@ -16,6 +16,7 @@ import re
 from .slim_tensor import ARITHMETIC, slim_operator, slim_tensor
 
 _INCLUDED = re.compile(r"#\s*include\s*[<\"](?:torch/(?:extension|types|all)|ATen/ATen)\.h[>\"]")
+_EXTENSION = re.compile(r"#\s*include\s*[<\"]torch/extension\.h[>\"]")
 _NEEDS_ALL = re.compile(
     r"\bTHP\w+|TORCH_LIBRARY|torch::(?:nn|optim|autograd|jit|data|indexing|serialize|python|cuda|fft|linalg|special"
     r"|sparse|nested|Library|tensor)\b|requires_grad|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)"
@@ -96,7 +97,7 @@ _ALIAS = "#include <kbenv/prelude.h>\n#include <kbenv/operators.h>\n"
 _VERSION = "#include <torch/version.h>\n"
 """Without it `#if TORCH_VERSION_MAJOR >= 2` would be no error, and false."""
 PRELUDE = "kbenv/prelude.h"
-"""The stand-in that is the same for all sources of one language."""
+"""The stand-in that is the same for all C++ sources with `torch/extension.h`."""
 
 
 def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | None:
@@ -115,14 +116,14 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     named = sorted(names & _operators(include))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in named)
     headers = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
-    large = _LARGE
+    large, python = _LARGE, not cuda and _EXTENSION.search(code)  # of PyTorch's own that one alone brings Python's
     if cuda and not _NEEDS_METHODS.search(code):
         tensor = slim_tensor(frozenset(_WORD.findall(code)), include)
         if tensor is not None:
             headers |= tensor | {f"ATen/ops/{name}.h": slim_operator(name, include) for name in (*named, "empty_like")}
             large = f"#include <{ARITHMETIC}>\n"
     return headers | {
-        PRELUDE: _guarded("KBENV_PRELUDE", _tensors(large) + _TYPES) if cuda else prelude(),
+        PRELUDE: prelude() if python else _guarded("KBENV_PRELUDE", _tensors(large) + _TYPES),
         "kbenv/tensors.h": _tensors(large),
         "kbenv/operators.h": operators,
         "ATen/ATen.h": "#include <kbenv/tensors.h>\n#include <kbenv/operators.h>\n",
@@ -133,7 +134,7 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
 
 
 def prelude() -> str:
-    """The text of `PRELUDE` for C++; it needs nothing but PyTorch's own headers."""
+    """The text of `PRELUDE` for C++ with `torch/extension.h`; it needs nothing but PyTorch's own headers."""
     return _guarded("KBENV_PRELUDE", _tensors(_LARGE) + _TYPES + _PYTHON)
 
 
