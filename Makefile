@@ -39,8 +39,8 @@ test: $(STAMP) ## the tests that need neither GPU nor Docker (of each corpus one
 	@$(BIN)/python -m pytest -m 'not gpu and not docker and not llm and not corpus' --durations=10
 
 .PHONY: test-corpora
-test-corpora: $(STAMP) ## the files of the corpora that `make test` leaves out, of three parts those of PART=1, 2 or 3
-	@$(BIN)/python -m pytest tests/judge -m 'corpus_$(PART) and not gpu and not docker' --durations=10
+test-corpora: $(STAMP) ## the corpora's files, and the longest tests, that `make test` leaves out: of three parts PART=1, 2 or 3
+	@$(BIN)/python -m pytest -m 'corpus_$(PART) and not gpu and not docker' --durations=10
 
 .PHONY: test-corpora-docker
 test-corpora-docker: $(STAMP) ## of each corpus the file in ten that `make test` judges, in Docker

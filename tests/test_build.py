@@ -221,6 +221,8 @@ def assert_healthy(server: BuildServer) -> None:
     assert reply["left"] == []
 
 
+@pytest.mark.corpus  # a minute of compiling
+@pytest.mark.corpus_1
 @pytest.mark.slow
 def test_from_the_third_binding_on_headers_come_precompiled(tmp_path):
     include = Path(torch.__file__).parent / "include"

@@ -48,6 +48,8 @@ def test_the_refinement_ends_with_a_credited_kernel(tmp_path):
     assert "class ModelNew" in said
 
 
+@pytest.mark.corpus  # dozens of verdicts
+@pytest.mark.corpus_2
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="needs the extra `trl`")
 def test_grpo_learns_what_the_judge_credits(tmp_path):
