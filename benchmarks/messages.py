@@ -11,6 +11,7 @@ give it only what you trust.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import sys
@@ -28,11 +29,16 @@ import torch
 from kbenv import get_protocol, load_problem
 from kbenv.protocol import EFFORTS
 from kbenv.sandbox.job import Job as Spec
+from kbenv.sandbox.judge import checks
+from kbenv.sandbox.judge import job as jobs
 from kbenv.sandbox.judge.arm import Arm
+from kbenv.sandbox.judge.clock import Clock
 from kbenv.sandbox.judge.job import Job
 from kbenv.sandbox.judge.place import Place
 from kbenv.sandbox.judge.setting import Setting
 from kbenv.sandbox.judge.slots import Slots
+from kbenv.sandbox.judge.timing import Timer
+from kbenv.sandbox.judge.truth import Truth
 from kbenv.sandbox.zygote import Zygote
 
 UIDS = range(64950, 64956)
@@ -64,10 +70,18 @@ def main() -> None:
         os.chmod(root, 0o711)
         with Zygote.start(root, contained=False) as zygote:
             for _ in range(options.repeats):
+                place = Place(zygote, Setting.of(spec), UIDS)
+                job = Job(spec, place, lambda _: None)
+                place.spares.complete([*job.at_start, *job.further_roles])  # as a judge that had nothing to do
+                place.spares.rest()
                 spent.clear()
                 started = time.perf_counter()
-                result = Job(spec, Place(zygote, Setting.of(spec), UIDS), lambda _: None).run()
+                result = job.run()
                 wall_s = time.perf_counter() - started
+                del job, place
+                gc.collect()
+                if options.device == "cuda":
+                    torch.cuda.empty_cache()
     print(result["status"], result["message"], *result["flags"], sep="\n")
     print(f"\n{wall_s:.3f} s; phases: " + ", ".join(f"{name} {s:.3f}" for name, s in result["seconds"].items()))
     print(f"\n{'step':40} {'s':>8} {'times':>6} {'longest':>8}")
@@ -78,17 +92,21 @@ def main() -> None:
 def watch(spent: Spent) -> None:
     """From now on the steps below are timed; those that run within another are in its time, too."""
     _time(spent, Arm, "ask", lambda arm, op, *_: f"ask {arm.role} {op}")
+    _time(spent, Clock, "turn", lambda _, arm, *__: f"turn {arm.role}")
     for name in ("rest", "begin", "stop", "_await_start"):
         _time(spent, Arm, name, lambda arm, *_, name=name: f"{name.strip('_')} {arm.role}")
     for cls, name in (
         (Arm, "pause"), (Arm, "settle"), (Arm, "expect_still"), (Arm, "check_host_memory"), (Slots, "_create"),
-        (Slots, "close"), (Job, "recreate_pair"), (Job, "prepare"), (Zygote, "new_scratch"), (Zygote, "wipe_scratch"),
+        (Slots, "close"), (Slots, "poison"), (Job, "recreate_pair"), (Job, "prepare"), (Timer, "warm_up"),
+        (Timer, "round"), (Timer, "single_calls"), (Truth, "judge"), (Truth, "judge_timed"), (Truth, "calibrate"),
+        (checks, "apply_probe"), (checks, "count_nonfinite"), (jobs, "same_bytes"), (jobs, "perturb"),
+        (Zygote, "new_scratch"), (Zygote, "wipe_scratch"),
     ):  # fmt: skip
-        label = f"{cls.__name__}.{name.strip('_')}"
+        label = f"{cls.__name__.rpartition('.')[2]}.{name.strip('_')}"
         _time(spent, cls, name, lambda *_, label=label: label)
 
 
-def _time(spent: Spent, cls: type, name: str, label: Callable[..., str]) -> None:
+def _time(spent: Spent, cls: Any, name: str, label: Callable[..., str]) -> None:
     step = getattr(cls, name)
 
     def timed(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -96,6 +114,8 @@ def _time(spent: Spent, cls: type, name: str, label: Callable[..., str]) -> None
         try:
             return step(self, *arguments, **options)
         finally:
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             spent[label(self, *arguments)].append(time.perf_counter() - started)
 
     setattr(cls, name, timed)

@@ -104,7 +104,7 @@ class Timing(_Frozen):
     warmup_calls: int = Field(description="calls at each slot before anything is timed")
     cpu_warmup_turns: int = Field(description="on the CPU, turns of each runner before anything is timed, at least")
     timed_calls: int = Field(description="timed calls of each runner, at least")
-    runner_pairs: int = Field(description="how often both runners are created anew; blocks of the bootstrap")
+    runner_pairs: int = Field(description="how often both runners are created anew, at most; blocks of the bootstrap")
     slow_pair_s: float = Field(
         description="a pair that takes longer to build is created `slow_runner_pairs` times only"
     )
@@ -129,6 +129,11 @@ class Timing(_Frozen):
         "pair alone cannot show it, and its interval is widened by it",
     )
     cpu_pair_spread: float = Field(default=0.05, description="the same on the CPU")
+    enough: float | None = Field(
+        default=None,
+        description="on a GPU, after two pairs of runners or more: none is added once the speedup's interval reaches "
+        "no further than this share to either side; None: there are `runner_pairs` always",
+    )
 
 
 class Limits(_Frozen):
@@ -280,7 +285,7 @@ def _hardened(precision: Precision) -> Protocol:
     floors = {"fp32": (1.2e-4, 5e-5), "fp16": (4e-3, 1e-3), "bf16": (3.2e-2, 8e-3)}
     element_floor, rms_floor = floors[precision]
     base = _verified(precision)
-    timing = base.timing.model_copy(update={"statistic": "median", "ratio": "median-of-pairs"})
+    timing = base.timing.model_copy(update={"statistic": "median", "ratio": "median-of-pairs", "enough": 0.02})
     return base.model_copy(
         update={
             "name": "hardened",

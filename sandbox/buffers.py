@@ -61,6 +61,12 @@ def create_mapping(device: str, nbytes: int, *, writable: bool) -> Mapping:
     return CpuMapping(nbytes, writable=writable) if device == "cpu" else CudaMapping(nbytes, writable=writable)
 
 
+def make_ready(device: str) -> None:
+    """Imports now what the first buffer or mapping wants (30 ms on a GPU)."""
+    if device == "cuda":
+        _driver()
+
+
 def _tensor_over(memory: mmap.mmap | memoryview) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that a read-only buffer is not writable: that is the point

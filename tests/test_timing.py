@@ -125,3 +125,36 @@ def test_calls_that_keep_waiting_for_the_device_are_timed_open(refusals, gated):
     assert (len(in_a_row), len(single)) == (5, 3)
     assert timer.gated is gated
     assert timer.clock_notes == ([] if gated else [_OPEN])
+
+
+@pytest.mark.parametrize(
+    ("ratios", "enough", "pairs"),
+    [
+        ((1.0, 1.001), 0.02, 2),
+        ((1.0, 1.02, 1.01), 0.02, 4),
+        ((1.0, 1.02, 1.01), 0.06, 3),
+        ((1.0, 1.0), None, 4),
+    ],
+    ids=["two agree", "four that do not", "three do well enough", "the protocol wants all"],
+)
+def test_no_pair_of_runners_is_added_where_those_before_agree(ratios, enough, pairs):
+    rule = {
+        "statistic": "median", "ratio": "median-of-pairs", "timed_calls": 10, "runner_pairs": 4, "turns_per_pair": 5,
+        "slow_pair_s": 5.0, "slow_runner_pairs": 3, "bootstrap_resamples": 200, "confidence": 0.95, "pair_spread": 0.02,
+        "enough": enough,
+    }  # fmt: skip
+    plan = SimpleNamespace(calls=4, slots=8, exclusive=False)
+    made = []
+    job = SimpleNamespace(
+        protocol={"timing": rule}, plan=plan, device="cuda", forward_ms=1.0, null_alone={},
+        recreate_pair=lambda: made.append("pair"), await_ended=lambda: None,
+    )  # fmt: skip
+
+    class Differing(Rehearsed):
+        def round(self, series, arms, *, events=None):
+            super().round(series, arms)
+            pair = min(len(made), len(ratios) - 1)
+            series.turns["submission"][-1] = 0.4 + 4 / ratios[pair]
+
+    timed, opened = Differing(job).pairs({})
+    assert (len(timed), len(opened), len(made)) == (pairs, pairs, pairs - 1)

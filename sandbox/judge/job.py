@@ -65,6 +65,8 @@ class Job:
             self._builds = Builds(place.zygote, artifacts, self.protocol["limits"], place.builder_uid, on_left)
         self._stack = contextlib.ExitStack()
         self._arms: dict[str, Arm] = {}
+        self._ending: list[Arm] = []
+        """Of the reference: released, and not waited for yet."""
         self._deadline: float = time.monotonic() + self.protocol["limits"]["job_s"]
         self._hidden_began = False
         self._printed: str | None = None
@@ -179,6 +181,7 @@ class Job:
         old = self._retire("reference")
         if old is not None and not (old.alone and self.spares.has("reference")):
             old.stop()  # memory may be short; and all of its uid ends with one that has no pid namespace
+            old = None
         reference = self.start_arm("reference")
         loaded = reference.ask(
             "load", timeout_s=REFERENCE_S, problem=self.problem["source"], source=None, entry="Model",
@@ -193,10 +196,15 @@ class Job:
             os.fchmod(self._weights.fileno(), 0o600)
             reference.ask("write_state", timeout_s=REFERENCE_S, descriptors=[os.dup(self._weights.fileno())])
         if old is not None:
-            old.stop()
+            self._ending.append(old)
+
+    def await_ended(self) -> None:
+        """No reference of an earlier pair is left when this returns."""
+        while self._ending:
+            self._ending.pop().stop()
 
     def recreate_pair(self) -> None:
-        """New processes for reference and submission, for timing; the old ones are gone."""
+        """New processes for reference and submission, for timing; the old submission is gone, see `await_ended`."""
         for role in ("submission", "reference"):
             self._arms[role].release()  # they end while the next reference is made ready
         with self.reference_faults():

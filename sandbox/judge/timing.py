@@ -18,7 +18,7 @@ from ..layout import Arena
 from .clock import GateError, Turn
 from .compare import Comparison
 from .place import BASELINE
-from .statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, lower_quartile, robust_error
+from .statistics import MEDIAN_OF_PAIRS, Ratio, bootstrap_ratio, centre, lower_quartile, robust_error
 
 if TYPE_CHECKING:
     from .job import Job
@@ -239,7 +239,9 @@ class Timer:
                 if time.monotonic() - started > self.rule["slow_pair_s"]:
                     wanted = min(wanted, self.rule["slow_runner_pairs"])
             before = (self.calls, self.gated)
-            opened.append(self.warm_up(_ARMS, events))
+            arms = tuple(arm for arm in _ARMS if not opened or arm != "null")  # that runner is the same in every pair
+            opened.append(self.warm_up(arms, events))
+            self.job.await_ended()
             if timed and before != (self.calls, self.gated):
                 timed.clear()  # turns of another length, or without the gate, are no sample of the same thing
             series = Series(self.calls, self.gated)
@@ -251,7 +253,33 @@ class Timer:
                 timed.clear()
                 continue
             timed.append(series)
+            if self._are_enough(timed):
+                break
         return timed, opened
+
+    def _are_enough(self, timed: list[Series]) -> bool:
+        """Whether the pairs so far agree so well that another one would tell little."""
+        enough: float | None = self.rule["enough"]
+        calls = sum(len(series.turns["submission"]) * series.calls for series in timed)
+        if enough is None or self.job.device != "cuda" or len(timed) < 2 or calls < self.rule["timed_calls"]:
+            return False
+        speedup = self.speedup(self.latencies(timed, list(map(self.null_ms, timed))))
+        return speedup.high <= (1 + enough) * speedup.value and speedup.value <= (1 + enough) * speedup.low
+
+    def latencies(self, timed: list[Series], nulls: list[float]) -> dict[str, list[list[float]]]:
+        """Of reference and submission, by pair of runners."""
+        return {
+            arm: [series.latencies(arm, null) for series, null in zip(timed, nulls, strict=True)]
+            for arm in ("reference", "submission")
+        }
+
+    def speedup(self, latencies: dict[str, list[list[float]]]) -> Ratio:
+        """With its interval."""
+        rule = self.rule
+        pairs = [list(zip(*pair, strict=True)) for pair in zip(*latencies.values(), strict=True)]
+        of_ratio = MEDIAN_OF_PAIRS if rule["ratio"] == MEDIAN_OF_PAIRS else self.statistic
+        spread = rule["pair_spread" if self.job.device == "cuda" else "cpu_pair_spread"]
+        return bootstrap_ratio(pairs, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(pairs), spread)
 
     def single_calls(self) -> Series:
         """Turns of one call, on the last pair of runners."""
@@ -277,9 +305,8 @@ def measure(job: Job) -> None:
     """Times the submission against the reference; leaves `timing` in the job's result and the check of all outputs."""
     timer = Timer(job)
     timer.calls, timer.gated, timer.clock_notes = job.timer_start
-    rule = job.protocol["timing"]
     beyond_overhead_ms = max(job.submission_ms - _OPEN_OVERHEAD_MS, 1e-3)
-    timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * rule["target_turn_ms"] / beyond_overhead_ms)))
+    timer.calls = min(timer.calls, max(1, math.ceil(_SLOW_TURN * timer.rule["target_turn_ms"] / beyond_overhead_ms)))
     statistic = timer.statistic
     events: dict[str, list[float]] = {}
     job.spares.rest()
@@ -289,19 +316,10 @@ def measure(job: Job) -> None:
         nulls = [timer.null_ms(series) for series in timed]
     else:  # the scheduler only ever adds: the lower quartile of all
         nulls = [lower_quartile([turn for series in timed for turn in series.turns["null"]])] * len(timed)
-    latencies = {
-        arm: [series.latencies(arm, null) for series, null in zip(timed, nulls, strict=True)]
-        for arm in ("reference", "submission")
-    }
+    latencies = timer.latencies(timed, nulls)
     all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
     submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
-    blocks = [
-        list(zip(of_reference, of_submission, strict=True))
-        for of_reference, of_submission in zip(latencies["reference"], latencies["submission"], strict=True)
-    ]
-    of_ratio = MEDIAN_OF_PAIRS if rule["ratio"] == MEDIAN_OF_PAIRS else statistic
-    pair_spread = rule["pair_spread" if job.device == "cuda" else "cpu_pair_spread"]
-    ratio = bootstrap_ratio(blocks, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(blocks), pair_spread)
+    ratio = timer.speedup(latencies)
     scale = 1.0
     if ratio.high > _WIDE * ratio.low:
         job.flags.append(f"the speedup's interval spans a factor of {ratio.high / ratio.low:.3g}: hardly a measurement")
@@ -401,7 +419,8 @@ def _drift(pairs: list[list[float]]) -> float:
 
 def _open_latency(opened: list[Series], arm: str) -> float:
     """Launch overhead included: the last open warm-up turn of each pair of runners, the median."""
-    values = [(series.turns[arm][-1] - series.turns["null"][-1]) / series.calls for series in opened]
+    null = opened[0].turns["null"][-1]
+    values = [(series.turns[arm][-1] - null) / series.calls for series in opened]
     return max(statistics.median(values), _RESOLUTION_MS)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..buffers import Mapping, create_mapping, wait_for_value
+from ..buffers import Mapping, create_mapping, make_ready, wait_for_value
 from ..confine import begin
 from ..layout import (
     Arena,
@@ -62,7 +62,8 @@ def serve(channel: Channel, request: Message) -> None:
         try:
             torch.zeros(1, device="cuda")  # makes the context: the longest part of a runner's start
             torch.cuda.empty_cache()
-        except RuntimeError as e:
+            make_ready("cuda")
+        except (ImportError, RuntimeError) as e:
             channel.send({"error": describe_error(e)})
             return
     runner: Any = Compiler() if role == "builder" else Runner(channel, request["device"], role)
