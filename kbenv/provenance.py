@@ -9,6 +9,7 @@ had in the versions looked at, and what is in doubt counts as the submission's.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -171,6 +172,7 @@ def _listed(parts: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name[:80]} {share:.1%}" for name, share in parts) or "nothing that was seen"
 
 
+@functools.lru_cache(maxsize=4)  # of one source it is asked several times
 def _without_comments(source: str) -> str:
     """Docstrings and comments removed by a round trip through the syntax tree; the source itself if it has none."""
     try:

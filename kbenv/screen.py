@@ -21,7 +21,7 @@ MOST_FINDINGS = 100
 MOST_CHARACTERS = 500_000
 _TEXT_CHARACTERS, _NAME_CHARACTERS = 160, 100
 
-_NAMES: tuple[tuple[str, str, str], ...] = (
+_NAMES = tuple((rule, re.compile(pattern), words) for rule, pattern, words in (
     ("environment", r"os\.(?:environ|environb|getenv|putenv|unsetenv)", "environment variables"),
     ("thread", r"threading\.(?:Thread|Timer)|_thread\.|concurrent\.futures\.|multiprocessing\.|asyncio\.", "a thread"),
     ("process", r"os\.(?:fork|forkpty|system|popen|kill|killpg|setsid|exec\w+|spawn\w+|posix_spawnp?)$", "a process"),
@@ -40,7 +40,7 @@ _NAMES: tuple[tuple[str, str, str], ...] = (
     ("network", r"socket\.|urllib\.|http\.client|requests\.", "the network"),
     ("precision", r"torch\.(?:half|float16|bfloat16|autocast)|torch\.(?:cuda\.)?amp\.|triton\.language\.b?float16$"
      r"|triton\.language\.float8", "half precision"),
-)  # fmt: skip
+))  # fmt: skip
 """By the full name of what is called or used."""
 _ATTRIBUTES = {
     "introspection": frozenset(
@@ -127,7 +127,7 @@ def _find_names(code: Code) -> Iterator[Found]:
             continue
         name = code.name_of(node)[:_NAME_CHARACTERS]
         for rule, pattern, words in _NAMES:
-            if re.match(pattern, name):
+            if pattern.match(name):
                 compiler = name.startswith("subprocess.") and compiles
                 yield Found("compiler" if compiler else rule, node, f"{name}: {'a compiler' if compiler else words}")
                 break

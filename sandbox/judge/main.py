@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
 import os
 import platform
@@ -217,6 +218,7 @@ def _hardware(device: str) -> dict[str, object]:
     }  # fmt: skip
 
 
+@functools.cache
 def _cpu_name() -> str:
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
@@ -225,6 +227,7 @@ def _cpu_name() -> str:
     return platform.machine()
 
 
+@functools.cache
 def _driver() -> str | None:
     with contextlib.suppress(OSError), open("/proc/driver/nvidia/version") as file:
         if match := re.search(r"Module\s+(?:for \S+\s+)?([\d.]+)", file.read()):
