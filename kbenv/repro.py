@@ -15,6 +15,7 @@ from kbenv.errors import UsageError
 from kbenv.problems.problem import Problem
 from kbenv.prompts import render
 from kbenv.protocol import TF32
+from kbenv.sandbox.judge.seeds import DRAWN_ON_DEVICE
 from kbenv.verdict import SEEDS, Check, Stage, Verdict
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -51,6 +52,7 @@ def render_script(verdict: Verdict, problem: Problem, source: str) -> str:
     seed, factor, purpose = _inputs(verdict, failed)
     device = "cpu" if verdict.hardware is None or verdict.hardware.device == "cpu" else "cuda"
     standard = failed is None or failed.stage is Stage.STANDARD
+    on_cpu = standard and protocol.drawing == "cpu" and DRAWN_ON_DEVICE not in verdict.flags
     speedup = verdict.speedup if verdict.credited else None
     summary = f", {speedup.value:.3g}x [{speedup.low:.3g}, {speedup.high:.3g}]" if speedup is not None else ""
     return render(
@@ -64,7 +66,7 @@ def render_script(verdict: Verdict, problem: Problem, source: str) -> str:
         construction_seed=verdict.seeds["construction"],
         input_seed=seed,
         factor=factor,
-        draw_on_device=device == "cuda" and not (standard and protocol.drawing == "cpu"),
+        draw_on_device=device == "cuda" and not on_cpu,
         absolute=protocol.tolerance.absolute,
         relative=protocol.tolerance.relative,
         tf32={

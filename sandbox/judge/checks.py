@@ -16,6 +16,7 @@ from .compare import Comparison, count_nonfinite, relative_difference, same_byte
 from .faults import InfrastructureFault, SubmissionFault
 from .own_rule import rule_of
 from .probe import apply_probe
+from .seeds import DRAWN_ON_DEVICE
 
 if TYPE_CHECKING:
     from .job import Job
@@ -49,10 +50,11 @@ class Checks:
         job = self._job
         first: torch.Tensor | None = None
         varies = False
+        on_device = job.on_device and job.protocol["drawing"] == "device"
         for trial, seed in enumerate(job.seeds.standard):
             slot = trial % job.plan.slots
-            on_device = job.on_device and job.protocol["drawing"] == "device"
-            job.prepare([seed], first=slot, on_device=on_device)
+            on_device = self._draw(seed, slot, on_device=on_device)
+            job.expect_exactly(slot, calls=1)
             self._nonfinite_allowed |= count_nonfinite(job.store.expected, slot, job.device) > 0
             if trial == 0:
                 self._look_for_randomness(slot)
@@ -89,6 +91,22 @@ class Checks:
                 "the reference's output is the same whatever goes in, so that nothing can be learned about a kernel; "
                 "choose another problem, or --protocol verified",
             )
+
+    def _draw(self, seed: int, slot: int, *, on_device: bool) -> bool:
+        """Draws a standard trial's inputs; returns whether on the device, as asked or since there is no other way.
+
+        A get_inputs that launches Triton kernels runs nowhere else.
+        """
+        job = self._job
+        try:
+            job.prepare([seed], first=slot, on_device=on_device, expect=False)
+        except InfrastructureFault as fault:
+            if on_device or not job.on_device or fault.kind != "reference" or job.arm("reference").ended:
+                raise
+            job.flags.append(DRAWN_ON_DEVICE)
+            job.prepare([seed], first=slot, on_device=True, expect=False)
+            return True
+        return on_device
 
     def _look_for_randomness(self, slot: int) -> None:
         """Runs the reference again on the same inputs: one that disagrees with itself can match nothing."""

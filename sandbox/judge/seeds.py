@@ -11,6 +11,8 @@ import torch
 
 from ..wire import Message
 
+DRAWN_ON_DEVICE = "get_inputs does not run on the CPU: all inputs are drawn on the device"
+"""The flag of a verdict whose standard trials' inputs were to be drawn on the CPU, and could not be."""
 _BITS = 53
 """What every reader of JSON keeps exactly."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from kbenv.errors import DeviceMemoryError, ReferenceFaultError
 from kbenv.problems.problem import Problem
+from kbenv.sandbox.judge.seeds import DRAWN_ON_DEVICE
 from kbenv.verdict import Status
 from tests.judge.evaluators import GetEvaluator
 
@@ -111,6 +112,21 @@ def test_a_failure_that_the_problem_records_drops_the_distribution(get_evaluator
     verdict = get_evaluator("verified brisk").evaluate(recorded, submission(recorded))
     assert verdict.status is Status.PASSED
     assert [check.name for check in verdict.checks if check.passed is None] == ["hidden-D3"]
+
+
+def test_inputs_that_cannot_be_drawn_on_the_cpu_are_drawn_on_the_device(get_evaluator: GetEvaluator) -> None:
+    # The device is a CPU here: where it is asked for, a device is in use by `with`, as the problem's "kernel" wants it.
+    on_device = "bool(torch.overrides._get_current_function_mode()) or 1 / 0"
+    picky = problem("    def forward(self, x):\n        return torch.sin(x)", f"[torch.randn(64, 256) * ({on_device})]")
+    evaluator = get_evaluator("kernelbench brisk")
+    verdict = evaluator.evaluate(picky, submission(picky))
+    assert verdict.status is Status.PASSED, verdict.message
+    assert verdict.flags.count(DRAWN_ON_DEVICE) == 1
+    plain = problem("    def forward(self, x):\n        return torch.sin(x)")
+    assert DRAWN_ON_DEVICE not in evaluator.evaluate(plain, submission(plain)).flags
+    broken = problem("    def forward(self, x):\n        return x / 0 if x.is_cuda else 1 / 0")
+    with pytest.raises(ReferenceFaultError, match="ZeroDivisionError"):
+        evaluator.evaluate(broken, submission(plain))
 
 
 def test_a_random_reference_is_flagged(get_evaluator: GetEvaluator) -> None:
