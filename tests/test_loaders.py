@@ -311,9 +311,162 @@ def test_calls_that_write_into_their_arguments_are_inputs_where_the_function_has
     ],
 )
 def test_functions_that_may_write_into_what_they_are_given_are_known(body: str, written: bool) -> None:
-    assert (
-        function_test._writes(ast.parse(f"def f(x, w, running_mean, running_var, max_norm):\n    {body}\n")) is written
+    reference = ast.parse(f"def f(x, w, running_mean, running_var, max_norm):\n    {body}\n")
+    assert function_test._writes(reference, ["f"]) is written
+
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def put(pointer, value):
+    tl.store(pointer, value)
+
+@triton.autotune(configs=[], key=[])
+@triton.jit
+def kernel(X, Index, Out, n, stride, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * stride + tl.arange(0, BLOCK)
+    X += n
+    target = Out + tl.load(Index + offsets) * n
+    {store}
+
+class Put(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, out):
+        kernel[(1,)](x, x, out, x.numel(), BLOCK=4)
+
+def inner(x, to, n=None):
+    kernel[(1,)](x, x, Out=to, n=n)
+
+def copied(x, to, n):
+    inner(x, torch.empty_like(to), n)
+    return to
+
+put_out = Put.apply
+
+def f(x, out, n):
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "store", "written"),
+    [
+        ("kernel[(n,)](x, x, out, n, 1, 4)", "tl.store(target, 1)", True),
+        ("kernel[(n,)](x, x, out, n, 1, 4)", "tl.atomic_add(target, 1)", True),
+        ("kernel[(n,)](x, x, out, n, 1, 4)", "tl.store(tl.make_block_ptr(base=target, shape=(n,)), 1)", True),
+        ("kernel[(n,)](x, x, out, n, 1, 4)", "put(target, 1)", True),
+        ("kernel[(n,)](x, x, out, n, 1, 4)", "tl.load(target)", False),
+        ("kernel[(n,)](x, out, x.new_empty(n), n, 1, 4)", "tl.store(target, 1)", False),
+        (
+            "y = torch.empty_like(out); kernel[(n,)](x, out, y, n, out.stride(0), 4); return y",
+            "tl.store(target, 1)",
+            False,
+        ),
+        ("y = out.view(-1)[1:]; kernel[(n,)](x, x, y, n, 1, 4)", "tl.store(target, 1)", True),
+        ("inner(x, to=out if n else x)", "tl.store(target, 1)", True),
+        ("return copied(x, out, n)", "tl.store(target, 1)", False),
+        ("Put.apply(x, out)", "tl.store(target, 1)", True),
+        ("put_out(x, out)", "tl.store(target, 1)", True),
+        ("put_out(out, x.clone())", "tl.store(target, 1)", False),
+    ],
+)
+def test_functions_whose_kernels_write_into_what_they_are_given_are_known(body: str, store: str, written: bool) -> None:
+    reference = ast.parse(KERNELS.replace("{body}", body).replace("{store}", store))
+    assert function_test._writes(reference, ["f"]) is written
+
+
+def test_a_function_that_cannot_be_found_writes_where_any_does() -> None:
+    reference = KERNELS.replace("{body}", "inner(x, out)") + "\ng = functools.partial(f)\n"
+    assert function_test._writes(ast.parse(reference.replace("{store}", "tl.store(target, 1)")), ["g"])
+    assert not function_test._writes(ast.parse(reference.replace("{store}", "pass")), ["g"])
+
+
+def function_file(tmp_path: Path, reference: str, test: str, part: str = "T") -> Path:
+    write(tmp_path / "data" / f"TritonBench_{part}_v1" / "one.py", f"{reference}\n{SEPARATOR}\n{test}")
+    return tmp_path
+
+
+PUT = "import torch\n\n\ndef put(x, out):\n    return {returned}out.copy_(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("returned", "calls", "inputs"),
+    [
+        (
+            "None if len(x) > 1 else ",
+            "put(one, two); put(torch.ones(1), torch.zeros(1)); put(torch.ones(1), torch.ones(1))",
+            1,
+        ),
+        ("", "put(one, two); put(one, two)", 1),  # the second returns the argument as it was
+        ("x * 2 if len(x) > 1 else ", "put(one, two); put(one, two)", 2),
+        ("len(x) if len(x) > 1 else ", "put(one, two)", 1),
+    ],
+)
+def test_a_call_that_returns_nothing_new_and_changes_nothing_is_no_input(
+    tmp_path: Path, returned: str, calls: str, inputs: int
+) -> None:
+    test = f"import torch\none, two = torch.ones(2), torch.zeros(2)\n{calls}\n"
+    problem = only(function_file(tmp_path, PUT.format(returned=returned), test))
+    assert problem.contract.in_place == (-1,)
+    assert len(run(problem)[0]) == inputs
+
+
+def test_a_test_of_nothing_but_such_calls_says_so(tmp_path: Path) -> None:
+    reference = PUT.format(returned="None if len(x) else ")
+    problem = only(function_file(tmp_path, reference, "import torch\nput(torch.ones(1), torch.ones(1))\n"))
+    with pytest.raises(RuntimeError, match="every call of the test raises, or changes and returns nothing"):
+        run(problem)
+
+
+def test_memory_that_a_test_leaves_uninitialised_holds_zeros(tmp_path: Path) -> None:
+    made = "(torch.empty(3), torch.empty_like(x), x.new_empty((3,)))"
+    test = (
+        f"import torch\nx = torch.ones(3)\nfor out in {made}:\n    assert out.tolist() == [0, 0, 0]\n    put(x, out)\n"
     )
+    assert len(run(only(function_file(tmp_path, PUT.format(returned=""), test)))[0]) == 3
+
+
+def test_a_reference_may_leave_importing_torch_to_its_test(tmp_path: Path) -> None:
+    problem = only(
+        function_file(tmp_path, "def two(x):\n    return torch.add(x, x)\n", "import torch\ntwo(torch.ones(2))\n")
+    )
+    assert run(problem)[1][0].tolist() == [2.0, 2.0]
+    assert "import torch" in problem.source_shown("cuda")
+
+
+def test_a_test_may_run_as_the_main_module_alone(tmp_path: Path) -> None:
+    test = "import torch\n\ndef test():\n    two(torch.ones(2))\n\nif __name__ == '__main__':\n    test()\n"
+    reference = "import torch\n\n\ndef two(x):\n    return x + x\n"
+    assert len(run(only(function_file(tmp_path, reference, test)))[0]) == 1
+
+
+def test_kernels_that_a_test_launches_are_no_functions(tmp_path: Path) -> None:
+    launches = "import torch\nkernel[(1,)](torch.ones(1))\n"
+    reference = "import triton\n\n\n@triton.jit\ndef kernel(x):\n    pass\n\n\ndef two(x):\n    return x + x\n"
+    problem = only(function_file(tmp_path, reference, launches + "two(torch.ones(1))\n"))
+    assert problem.contract.entry == "two"
+    assert "def _test(two):" in problem.source
+    _, problems, refused = import_problems(function_file(tmp_path, reference, launches))
+    assert problems == []
+    assert "launches the kernel kernel itself; only functions can be called" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("part", "made", "dtype"),
+    [
+        ("G", "torch.ones(2)", None), ("G", "torch.ones(2, dtype=torch.float32)", None),
+        ("G", "torch.ones(2, dtype=torch.float16)", "mixed"), ("G", "torch.ones(2).half()", "mixed"),
+        ("T", "torch.ones(2, dtype=torch.float16)", None),
+    ],
+)  # fmt: skip
+def test_kernels_from_repositories_are_given_the_types_that_they_are_for(
+    tmp_path: Path, part: str, made: str, dtype: str | None
+) -> None:
+    reference = "import torch\n\n\ndef two(x):\n    return x + x\n"
+    problem = only(function_file(tmp_path, reference, f"import torch\ntwo({made})\n", part))
+    assert problem.dtype == dtype
 
 
 @pytest.mark.parametrize(

@@ -43,4 +43,4 @@ def load(id: str, path: Path) -> Problem:
     origin = Origin(
         "tritonbench", "https://github.com/thunlp/TritonBench", "Apache-2.0", version=commit_of(path.parent)
     )
-    return function_test.load(id, path, contract, origin=origin)
+    return function_test.load(id, path, contract, keeps_types=from_repositories, origin=origin)
