@@ -436,8 +436,9 @@ def test_a_reference_may_leave_importing_torch_to_its_test(tmp_path: Path) -> No
     assert "import torch" in problem.source_shown("cuda")
 
 
-def test_a_test_may_run_as_the_main_module_alone(tmp_path: Path) -> None:
-    test = "import torch\n\ndef test():\n    two(torch.ones(2))\n\nif __name__ == '__main__':\n    test()\n"
+@pytest.mark.parametrize("end", ["", "if __name__ == '__main__':\n    print(test_two())\n"])
+def test_a_test_that_nothing_calls_is_called(tmp_path: Path, end: str) -> None:
+    test = f"import torch\n\ndef test_two():\n    two(torch.ones(2))\n\n{end}"
     reference = "import torch\n\n\ndef two(x):\n    return x + x\n"
     assert len(run(only(function_file(tmp_path, reference, test)))[0]) == 1
 

@@ -163,8 +163,10 @@ def _test_text(test: str, functions: list[str], own_module: str) -> str:
     """The test as a function of what it calls; what it imports from the file itself is what it is given."""
     tree = ast.parse(test)
     tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == own_module)]
-    if all(isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef | ast.If) for node in tree.body):
-        tree.body.insert(0, ast.parse('__name__ = "__main__"').body[0])  # it runs behind the usual `if` alone
+    defining = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.If)
+    if all(isinstance(node, defining) for node in tree.body):  # it is called behind the usual `if` alone, or by others
+        tests = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
+        tree.body += ast.parse("\n".join(f"{name}()" for name in tests)).body
     body = indent(_UNINITIALISED.sub(r"\1zeros", on_default_device(ast.unparse(tree))))
     return f"def _test({', '.join(functions)}):\n{body}\n"
 
