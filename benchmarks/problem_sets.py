@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import ctypes
 import fnmatch
+import importlib
 import json
 import os
 import platform
@@ -53,6 +54,8 @@ INPUT_MIB = 256
 MEMORY_BYTES = 6 << 30
 TIME_S = 20.0
 """Of processor time; three times that by the clock."""
+GPU_FACTOR = 3
+"""On a GPU so many times that: autotuned kernels are compiled once for each of their configurations."""
 NOBODY = 65534
 CLONE_NEWNET = 0x40000000
 PR_SET_KEEPCAPS, CAPABILITY_VERSION_3, CAP_DAC_READ_SEARCH = 8, 0x20080522, 1 << 2
@@ -162,6 +165,9 @@ def examine(
 ) -> Found:
     """Loads one set, and runs it unless `largest_mib` is None."""
     torch.rand(1, device="meta") + 1  # loads what every child would load anew
+    if device != "cpu":
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton.language")
     loader = recognise(folder)
     entries = {id: path for id, path in loader.find(folder).items() if fnmatch.fnmatch(id, only)}
     found = Found(folder.name, [] if loader is not kernelbench_verified else compare_hidden(folder), len(entries))
@@ -242,14 +248,18 @@ def run_apart(problem: Problem, largest_bytes: int, device: str = "cpu") -> tupl
             _run_and_exit(problem, largest_bytes, device, writable, scratch)
         os.close(writable)
         with os.fdopen(readable, "rb") as answer:
-            ended = _wait(child, 3 * TIME_S)
+            ended = _wait(child, 3 * _time_s(device))
             data = answer.read()
     if not ended:
-        return "limit", f"no answer within {3 * TIME_S:g} s", 0.0
+        return "limit", f"no answer within {3 * _time_s(device):g} s", 0.0
     if not data:
         return "limit", "the process was killed", 0.0
     state, words, ms = json.loads(data)
     return state, words, ms
+
+
+def _time_s(device: str) -> float:
+    return TIME_S if device == "cpu" else GPU_FACTOR * TIME_S
 
 
 def _wait(child: int, seconds: float) -> bool:
@@ -281,7 +291,7 @@ def _confine(scratch: str, device: str) -> None:
     os.chdir(scratch)
     if device == "cpu":  # a CUDA context maps more than that by itself
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(TIME_S), int(TIME_S)))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(_time_s(device)),) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
