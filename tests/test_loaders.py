@@ -443,6 +443,11 @@ def test_a_test_that_nothing_calls_is_called(tmp_path: Path, end: str) -> None:
     assert len(run(only(function_file(tmp_path, reference, test)))[0]) == 1
 
 
+def test_a_function_that_a_test_repeats_is_the_one_that_is_recorded(tmp_path: Path) -> None:
+    reference = "import torch\n\n\ndef two(x):\n    return x + x\n"
+    assert len(run(only(function_file(tmp_path, reference, f"{reference}\ntwo(torch.ones(2))\n")))[0]) == 1
+
+
 def test_kernels_that_a_test_launches_are_no_functions(tmp_path: Path) -> None:
     launches = "import torch\nkernel[(1,)](torch.ones(1))\n"
     reference = "import triton\n\n\n@triton.jit\ndef kernel(x):\n    pass\n\n\ndef two(x):\n    return x + x\n"

@@ -4,7 +4,8 @@ The problem's inputs are the calls that the test makes, recorded as it runs (in 
 the judge's seeds); its output is what the calls return and, where the functions may write into their arguments, what
 these hold afterwards. What a test prints or asserts does not count, nor what it does with the results, such as a
 backward pass. Memory that it leaves uninitialised holds zeros: it might hold the right result of an earlier call.
-`ModelNew` takes the same calls; a submission may as well define the function itself, and then `ADAPTER` makes the calls.
+`ModelNew` takes the same calls; a submission may as well define the function itself, and then `ADAPTER` makes the
+calls.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def load(
     mixed = keeps_types and bool(float_types(test) - {"float32"} or _CASTS.search(test))
     call, table = _model_text(functions)
     adapter = UNPACK.lstrip() + "\n" + call.format(model="ModelNew", name=functions[0], table=table)
-    imports = "import torch  # for what follows, whatever the reference imports" if "import torch\n" not in reference else ""
+    imports = (
+        "" if "import torch\n" in reference else "import torch  # for what follows, whatever the reference imports"
+    )
     model = call.format(model="Model", name=functions[0], table=table)
     shown = "\n\n".join(part.strip("\n") + "\n" for part in (reference, imports, UNPACK, model) if part)
     parts = [
@@ -150,7 +153,8 @@ def _entries(reference: ast.Module, test: ast.Module, path: Path) -> list[str]:
         raise ProblemNotFoundError(f"{path}: the test calls nothing that the file defines before the line of #")
     kernels = {node.name for node in reference.body if isinstance(node, ast.FunctionDef) and is_kernel(node)}
     if not (hosts := [name for name in found if name not in kernels]):
-        raise ProblemNotFoundError(f"{path}: the test launches the kernel {found[0]} itself; only functions can be called")
+        text = f"{path}: the test launches the kernel {found[0]} itself; only functions can be called"
+        raise ProblemNotFoundError(text)
     return hosts
 
 
@@ -160,9 +164,14 @@ def _model_text(functions: list[str]) -> tuple[str, str]:
 
 
 def _test_text(test: str, functions: list[str], own_module: str) -> str:
-    """The test as a function of what it calls; what it imports from the file itself is what it is given."""
+    """The test as a function of what it calls; what it imports from the file itself or repeats it is given."""
     tree = ast.parse(test)
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == own_module)]
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.ImportFrom) and node.module == own_module)
+        and not (isinstance(node, ast.FunctionDef) and node.name in functions)
+    ]
     defining = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.If)
     if all(isinstance(node, defining) for node in tree.body):  # it is called behind the usual `if` alone, or by others
         tests = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
@@ -209,7 +218,8 @@ def _inputs_text(functions: list[str], *, writes: bool) -> str:
     if len(functions) > 1:
         call = "[name, _packed(positional), _packed(named)]"
     if writes:  # what could be left out unseen is no input
-        wanted, otherwise = f"_makes(result, positional, named) or not _same(before, {call}):", "changes and returns nothing"
+        wanted = f"_makes(result, positional, named) or not _same(before, {call}):"
+        otherwise = "changes and returns nothing"
     else:
         wanted, otherwise = f"_same(before, {call}):  # it has not written into them", "writes into its arguments"
     recorders = ", ".join(f'record("{name}", {name})' for name in functions)

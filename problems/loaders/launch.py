@@ -1,9 +1,9 @@
 """Which functions write into their arguments through Triton kernels, read from their source.
 
-A kernel writes through the parameters to which offsets are added for a `store` or an atomic operation; a function writes
-into a parameter that it hands, itself or a view of it, to a kernel or function that writes there. Not seen: tensors in
-tuples, and what is launched by another name than its own. Too much is said where an offset that is a parameter is added
-as it is, or where a parameter is bound anew.
+A kernel writes through the parameters to which offsets are added for a `store` or an atomic operation; a function
+writes into a parameter that it hands, itself or a view of it, to a kernel or function that writes there. Not seen:
+tensors in tuples, and what is launched by another name than its own. Too much is said where an offset that is a
+parameter is added as it is, or where a parameter is bound anew.
 """
 
 from __future__ import annotations
