@@ -39,23 +39,29 @@ def test_work_put_off_until_the_copy_is_charged_and_a_copy_spared_is_no_gain():
 @pytest.mark.parametrize(("row", "single", "slower"), [(1.0, 1.01, False), (1.0, 1.1, True), (0.01, 1.0, True)])
 def test_calls_alone_count_where_they_are_slower_than_in_a_row(row, single, slower):
     series = apart({"reference": 1.0, "submission": single}, {})
-    assert _slower_in_single_calls(series, NULL_MS, row, 1.0) is slower
+    assert _slower_in_single_calls([series], [NULL_MS], row, 1.0, 0.0) is slower
 
 
 def test_what_is_usual_for_the_reference_is_not_held_against_the_submission():
     series = apart({"reference": 1.2, "submission": 1.2}, {})
-    assert not _slower_in_single_calls(series, NULL_MS, 1.0, 1.0)
+    assert not _slower_in_single_calls([series], [NULL_MS], 1.0, 1.0, 0.0)
 
 
 def test_a_submissions_own_jitter_hides_nothing():
     series = apart({"reference": 1.0, "submission": 1.0}, {})
     series.turns["submission"][::2] = [turn + 50.0 for turn in series.turns["submission"][::2]]
-    assert _slower_in_single_calls(series, NULL_MS, 0.1, 1.0)
+    assert _slower_in_single_calls([series], [NULL_MS], 0.1, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("single", "slower"), [(1.2, False), (1.8, True)])
+def test_runners_of_the_same_code_may_differ_in_calls_alone(single, slower):
+    pairs = [apart({"reference": 1.0, "submission": one}, {}) for one in (1.0, single, 1.0, single)]
+    assert _slower_in_single_calls(pairs, [NULL_MS] * 4, 1.0, 1.0, 0.1) is slower
 
 
 def test_nor_does_a_disturbed_device():
     series = apart({"reference": 1.0, "submission": 1.0}, {}, jitter=1.0)
-    assert _slower_in_single_calls(series, NULL_MS, 0.1, 1.0)
+    assert _slower_in_single_calls([series], [NULL_MS], 0.1, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +147,7 @@ def test_no_pair_of_runners_is_added_where_those_before_agree(ratios, enough, pa
     rule = {
         "statistic": "median", "ratio": "median-of-pairs", "timed_calls": 10, "runner_pairs": 4, "turns_per_pair": 5,
         "slow_pair_s": 5.0, "slow_runner_pairs": 3, "bootstrap_resamples": 200, "confidence": 0.95, "pair_spread": 0.02,
-        "enough": enough,
+        "enough": enough, "single_call_turns": 8,
     }  # fmt: skip
     plan = SimpleNamespace(calls=4, slots=8, exclusive=False)
     made = []
@@ -156,5 +162,5 @@ def test_no_pair_of_runners_is_added_where_those_before_agree(ratios, enough, pa
             pair = min(len(made), len(ratios) - 1)
             series.turns["submission"][-1] = 0.4 + 4 / ratios[pair]
 
-    timed, opened = Differing(job).pairs({})
-    assert (len(timed), len(opened), len(made)) == (pairs, pairs, pairs - 1)
+    timed, singles, opened = Differing(job).pairs({})
+    assert (len(timed), len(singles), len(opened), len(made)) == (pairs, pairs, pairs, pairs - 1)

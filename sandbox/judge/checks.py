@@ -5,6 +5,7 @@ What a standard trial shows is told to the agent; of the hidden ones it learns o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,9 @@ class Checks:
                 self._usual_loss = max(self._usual_loss, job.truth.loss())
             name = f"standard-{trial}"
             try:
-                job.call_submission("standard", first=slot, calls=1, gated=False)
+                # the last as timed calls are, so that what fails there alone is told
+                last = trial == len(job.seeds.standard) - 1
+                job.call_submission("standard", first=slot, calls=1, gated=False, apart=last)
             except SubmissionFault as fault:
                 evidence = {"error": fault.message}
                 job.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
@@ -83,7 +86,14 @@ class Checks:
                 raise InfrastructureFault("reference", text)
             job.record(name, "standard", comparison, **({} if comparison.passed else self._anatomy(comparison)))
             if not comparison.passed:
-                raise SubmissionFault("WRONG_VALUE", "standard", words_of(comparison, f"standard trial {trial}"))
+                words = words_of(comparison, f"standard trial {trial}")
+                if last and self._needs_inputs_afterwards(slot):
+                    words = (
+                        "the output is right only as long as the inputs are there: forward returns its input, a part "
+                        "of it, or something still to be computed, where the reference returns new memory; return a "
+                        "new tensor, computed"
+                    )
+                raise SubmissionFault("WRONG_VALUE", "standard", words)
         job.keep_printed()
         if not varies and job.truth.calibrated and len(job.seeds.standard) > 1:
             raise InfrastructureFault(
@@ -91,6 +101,17 @@ class Checks:
                 "the reference's output is the same whatever goes in, so that nothing can be learned about a kernel; "
                 "choose another problem, or --protocol verified",
             )
+
+    def _needs_inputs_afterwards(self, slot: int) -> bool:
+        """Whether an output that is wrong without the inputs is right as long as they are there."""
+        job = self._job
+        if not job.clock.hides_inputs:
+            return False
+        with contextlib.suppress(SubmissionFault):
+            job.call_submission("standard", first=slot, calls=1, gated=False)
+            again = job.truth.judge(slot, with_ceiling=True)
+            return isinstance(again, Comparison) and again.passed
+        return False
 
     def _draw(self, seed: int, slot: int, *, on_device: bool) -> bool:
         """Draws a standard trial's inputs; returns whether on the device, as asked or since there is no other way.

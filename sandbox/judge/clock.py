@@ -8,8 +8,9 @@ the caller. A forward that waits for the device blocks behind the closed gate: i
 overhead.
 
 A turn of one call may be taken `apart`: the runner says "computed" before it copies, and each part has a time of its
-own. Of such a turn nothing is subtracted that the submission could have spared itself: a forward that writes into its
-output slot has no copy left to make, and work put off to the copy shows as a copy longer than the null runner's.
+own. Of such a turn nothing is subtracted that the submission could have spared itself. Nor can it put forward's work
+off to the copy, whose time is not its own: the inputs are overwritten in between (where the reference returns no part
+of them), the output slot must still be as it was, and a copy longer than the null runner's is charged.
 
 On the CPU there is no gate. The runner's processes are stopped (SIGSTOP) while the judge fills the slots and while it
 takes the outputs, so that the clock holds neither copy, and nothing runs before it starts or after it ends.
@@ -58,10 +59,12 @@ class Turn:
 class Clock:
     """Times turns of one job. Call deadlines are per call."""
 
-    def __init__(self, device: str, store: Store, call_s: float) -> None:
+    def __init__(self, device: str, store: Store, call_s: float, *, hides_inputs: bool) -> None:
         self._device = device
         self._store = store
         self.call_s = call_s
+        self.hides_inputs = hides_inputs
+        """Whether the inputs of a turn taken apart are gone when outputs are copied."""
         self._random = torch.Generator(device).manual_seed(secrets.randbits(63))
 
     def turn(
@@ -95,7 +98,12 @@ class Clock:
             else:
                 self._synchronize()
                 arm.send(op, first=first, calls=calls, gate=None, apart=apart, events=events)
-            computed = self._await_computed(arm, deadline_s) if apart else None
+            computed = None
+            if apart:
+                self._await_computed(arm, deadline_s)
+                computed = time.perf_counter_ns()
+                self._hide_inputs(arm, slots, first, sample)  # on the copy's time: the device may still be at work
+                arm.send("copy")
             done = arm.receive(deadline_s)
             at_done = _words(slots.outputs)[sample]
             copy_slots(slots.outputs, self._store.snapshot, first, calls)
@@ -104,7 +112,7 @@ class Clock:
         finally:
             gc.enable()
         self._expect_unchanged(arm, at_done, sample)
-        return _turn(started, computed, ended, done)
+        return _turn(started, computed, computed, ended, done)
 
     def _stopped_turn(
         self, arm: Arm, slots: Slots, op: str, first: int, calls: int, deadline_s: float, sample: torch.Tensor, *,
@@ -117,7 +125,17 @@ class Clock:
         arm.expect_still()
         started = time.perf_counter_ns()
         arm.resume()
-        computed = self._await_computed(arm, deadline_s) if apart else None
+        computed = copying = None
+        if apart:
+            self._await_computed(arm, deadline_s)
+            arm.pause()
+            computed = time.perf_counter_ns()
+            arm.settle()
+            self._hide_inputs(arm, slots, first, sample)
+            arm.send("copy")
+            arm.expect_still()
+            copying = time.perf_counter_ns()
+            arm.resume()
         done = arm.receive(deadline_s)
         arm.pause()
         ended = time.perf_counter_ns()
@@ -127,15 +145,23 @@ class Clock:
         arm.expect_still()
         arm.resume()
         self._expect_unchanged(arm, at_done, sample)
-        return _turn(started, computed, ended, done)
+        return _turn(started, computed, copying, ended, done)
 
-    def _await_computed(self, arm: Arm, deadline_s: float) -> int:
-        """When the runner said that forward is over; it copies only after the answer to that."""
+    def _await_computed(self, arm: Arm, deadline_s: float) -> None:
+        """Returns when the runner has said that forward is over; it copies only after the answer to that."""
         if not arm.receive(deadline_s).get("computed"):
             raise ArmError("malformed", f"the {arm.role} answered out of turn")
-        computed = time.perf_counter_ns()
-        arm.send("copy")
-        return computed
+
+    def _hide_inputs(self, arm: Arm, slots: Slots, slot: int, sample: torch.Tensor) -> None:
+        """Overwrites a slot's inputs after forward, before the output is copied. Raises ArmError: it is there already.
+
+        What goes on computing meanwhile cannot leave its results where they are wanted, and then has them to copy, too.
+        """
+        if self.hides_inputs:
+            slots.inputs.slot(slot).fill_(0xFF)
+            self._synchronize()
+        if not bool((_words(slots.outputs)[sample] == -1).all()):
+            raise ArmError("malformed", f"the {arm.role} wrote its output before it was to be copied")
 
     def _sample(self, outputs: Arena, first: int, calls: int) -> torch.Tensor:
         """Random 32-bit words of the turn's output slots."""
@@ -170,13 +196,13 @@ class Clock:
             torch.cuda.synchronize()
 
 
-def _turn(started: int, computed: int | None, ended: int, done: Message) -> Turn:
+def _turn(started: int, computed: int | None, copying: int | None, ended: int, done: Message) -> Turn:
     """From nanoseconds and the runner's last answer."""
     events, products = _numbers(done.get("event_ms")), done.get("products")
     products = products if type(products) is int else 0
-    if computed is None:
+    if computed is None or copying is None:
         return Turn((ended - started) / 1e6, 0.0, events, products)
-    return Turn((computed - started) / 1e6, (ended - computed) / 1e6, events, products)
+    return Turn((computed - started) / 1e6, (ended - copying) / 1e6, events, products)
 
 
 def _words(arena: Arena) -> torch.Tensor:

@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 _Measured = TypeVar("_Measured")
 _ARMS = ("reference", "submission", "null")
 _LONG_ROUND_MS = 400.0
+_LEAST_SINGLE = 3
 _GAP = 0.03
 _NULL_GAP = 0.05
 _WIDE = 4.0
 _DRIFT, _STEADY_MS = 1.1, 0.02
 """Pairs of runners of the same code differ by 1% to 2% on an H200, calls shorter than this by more."""
 _SIGMAS = 3
+_APART_MS = 0.1
+"""On a GPU, turns of one call in different runners of the same code differ steadily by about that (0.07 ms on an H200,
+standard deviation): how soon the device goes from one process to another, which no turns of one pair show."""
 _MOST_NOISE = 0.1
 _OPEN = "a call waits for the device on the host, or launches too much for its queue: timed without the gate"
 _OPEN_OVERHEAD_MS = 2.0
@@ -227,9 +231,11 @@ class Timer:
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
-    def pairs(self, events: dict[str, list[float]]) -> tuple[list[Series], list[Series]]:
-        """Per pair of runners its timed turns, and the open turns that warmed it."""
+    def pairs(self, events: dict[str, list[float]]) -> tuple[list[Series], list[Series], list[Series]]:
+        """Per pair of runners its timed turns, its turns of one call where a turn holds more, and the open turns that
+        warmed it."""
         timed: list[Series] = []
+        single: list[Series] = []
         opened: list[Series] = []
         wanted = self.rule["runner_pairs"]
         while len(timed) < wanted:
@@ -244,6 +250,7 @@ class Timer:
             self.job.await_ended()
             if timed and before != (self.calls, self.gated):
                 timed.clear()  # turns of another length, or without the gate, are no sample of the same thing
+                single.clear()
             series = Series(self.calls, self.gated)
             try:
                 for _ in range(self.turns()):
@@ -251,11 +258,14 @@ class Timer:
             except GateError:  # a call that only sometimes waits for the device: none may be behind the gate
                 self.open()
                 timed.clear()
+                single.clear()
                 continue
             timed.append(series)
+            if self.calls > 1:
+                single.append(self.single_calls())
             if self._are_enough(timed):
                 break
-        return timed, opened
+        return timed, single, opened
 
     def _are_enough(self, timed: list[Series]) -> bool:
         """Whether the pairs so far agree so well that another one would tell little."""
@@ -282,16 +292,20 @@ class Timer:
         return bootstrap_ratio(pairs, of_ratio, rule["bootstrap_resamples"], rule["confidence"], len(pairs), spread)
 
     def single_calls(self) -> Series:
-        """Turns of one call, on the last pair of runners."""
-        series = Series(1, self.gated)
-        try:
-            for _ in range(self.rule["single_call_turns"]):
-                self.round(series, _ARMS)
-        except GateError:
-            series = Series(1, gated=False)
-            for _ in range(self.rule["single_call_turns"]):
-                self.round(series, _ARMS)
+        """Turns of one call, on this pair of runners."""
+        turns = max(_LEAST_SINGLE, math.ceil(self.rule["single_call_turns"] / self.rule["runner_pairs"]))
+        for gated in (self.gated, False):
+            series = Series(1, gated)
+            with contextlib.suppress(GateError):
+                for _ in range(turns):
+                    self.round(series, _ARMS)
+                break
         return series
+
+    @property
+    def apart_ms(self) -> float:
+        """Standard deviation of what runners of the same code differ by in turns of one call."""
+        return _APART_MS if self.job.device == "cuda" else 0.0
 
 
 def measure_alone(job: Job) -> None:
@@ -310,7 +324,7 @@ def measure(job: Job) -> None:
     statistic = timer.statistic
     events: dict[str, list[float]] = {}
     job.spares.rest()
-    timed, opened = timer.pairs(events)
+    timed, singles, opened = timer.pairs(events)
 
     if job.device == "cuda":
         nulls = [timer.null_ms(series) for series in timed]
@@ -320,18 +334,17 @@ def measure(job: Job) -> None:
     all_turns = {arm: [latency for pair in pairs for latency in pair] for arm, pairs in latencies.items()}
     submission, reference = (centre(all_turns[arm], statistic) for arm in ("submission", "reference"))
     ratio = timer.speedup(latencies)
-    scale = 1.0
+    scale = low_scale = 1.0
     if ratio.high > _WIDE * ratio.low:
         job.flags.append(f"the speedup's interval spans a factor of {ratio.high / ratio.low:.3g}: hardly a measurement")
 
-    single = None
+    one: dict[str, float] = {}
     single_counts = False
-    if timer.calls > 1:
-        single = timer.single_calls()
-        single_counts = _slower_in_single_calls(single, timer.null_ms(single), submission, reference)
+    if singles:
+        single_nulls = [timer.null_ms(series) for series in singles]
+        one = {arm: _median_of_all(singles, single_nulls, arm) for arm in ("reference", "submission")}
+        single_counts = _slower_in_single_calls(singles, single_nulls, submission, reference, timer.apart_ms)
         if single_counts:
-            null = timer.null_ms(single)
-            one = {arm: statistics.median(single.latencies(arm, null)) for arm in ("reference", "submission")}
             scale = (one["reference"] / one["submission"]) / ratio.value
             submission, reference = one["submission"], one["reference"]
             job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
@@ -342,11 +355,14 @@ def measure(job: Job) -> None:
         job.flags.append(
             f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
         )
-        if (
-            job.device == "cuda"
-        ):  # on the CPU the submission was stopped meanwhile: it is the machine that is busier now
+        # On the CPU the submission was stopped meanwhile: it is the machine that is busier now. And on a GPU runners of
+        # the same code differ: what may be that is no reason to correct the value, but one to be less sure of it.
+        unsure_ms = _SIGMAS * timer.apart_ms / (1 if single_counts else timer.calls)
+        if job.device == "cuda" and _slowed_down(reference - unsure_ms, turns_alone):
             scale *= alone / reference
             reference = alone
+        elif job.device == "cuda":
+            low_scale = alone / reference
     job.record_timed(timer.outputs)
     job.flags.extend(dict.fromkeys(timer.clock_notes))
     if job.device == "cuda" and (drift := _drift(latencies["reference"])) > _DRIFT:
@@ -362,7 +378,7 @@ def measure(job: Job) -> None:
     if submission <= 1.01 * max(series.least(null) for series, null in zip(timed, nulls, strict=True)):
         job.flags.append("the submission's latency is at or below the clock's resolution")
     job.result["timing"] = {
-        "speedup": {"value": ratio.value * scale, "low": ratio.low * scale, "high": ratio.high * scale},
+        "speedup": {"value": ratio.value * scale, "low": ratio.low * scale * low_scale, "high": ratio.high * scale},
         "latency_ms": submission,
         "reference_latency_ms": reference,
         "clock": "judge-gated" if timer.gated else "judge-open",
@@ -378,8 +394,8 @@ def measure(job: Job) -> None:
             "reference_alone_ms": centre(job.reference_alone, statistic),
             "submission_call_ms": _open_latency(opened, "submission"),
             "reference_call_ms": _open_latency(opened, "reference"),
-            "submission_single_call_ms": statistics.median(single.latencies("submission")) if single else None,
-            "reference_single_call_ms": statistics.median(single.latencies("reference")) if single else None,
+            "submission_single_call_ms": one.get("submission"),
+            "reference_single_call_ms": one.get("reference"),
             "single_call_counts": single_counts,
             "submission_event_ms": _median(events.get("submission")),
             "reference_event_ms": _median(events.get("reference")),
@@ -387,20 +403,32 @@ def measure(job: Job) -> None:
     }
 
 
-def _slower_in_single_calls(single: Series, null: float, submission: float, reference: float) -> bool:
+def _median_of_all(singles: list[Series], nulls: list[float], arm: str) -> float:
+    """Of an arm's turns of one call in all pairs of runners, each pair's null turn subtracted."""
+    pairs = zip(singles, nulls, strict=True)
+    return statistics.median(latency for series, null in pairs for latency in series.latencies(arm, null))
+
+
+def _slower_in_single_calls(
+    singles: list[Series], nulls: list[float], submission: float, reference: float, apart_ms: float
+) -> bool:
     """Whether a call alone takes longer than one in a row, by more than is true of the reference.
 
-    So it is where one call does the work of all slots of a turn, and where forward writes into its output slot, which
-    spares it the copy that is subtracted from a turn of many. The quick ones of the submission's calls are held against
-    the noise of the trusted runners, so that no jitter of its own hides anything, and on a device that others disturb
-    against no more than a share of a turn: that a call alone counts is no harm to what is honest.
+    So it is where one call does the work of all slots of a turn, and where forward writes into its output slot, or puts
+    its work off to the copy, which is subtracted from a turn of many. The quick ones of the submission's calls are held
+    against the noise of the trusted runners, so that no jitter of its own hides anything, and on a device that others
+    disturb against no more than a share of a turn; and against what runners of the same code differ by (`apart_ms`).
     """
-    of_submission, of_reference = (single.latencies(arm, null) for arm in ("submission", "reference"))
-    excess = lower_quartile(of_submission) - submission
-    usual = max(0.0, statistics.median(of_reference) - reference)
-    error = max(robust_error(of_reference), robust_error(single.turns["null"]))
-    noise = min(_SIGMAS * error, _MOST_NOISE * statistics.median(single.turns["reference"]))
-    return excess - usual > noise and excess - usual > _GAP * submission
+    excess, usual, noise = [], [], 0.0
+    for series, null in zip(singles, nulls, strict=True):
+        of_submission, of_reference = (series.latencies(arm, null) for arm in ("submission", "reference"))
+        excess.append(lower_quartile(of_submission) - submission)
+        usual.append(statistics.median(of_reference) - reference)
+        error = max(robust_error(of_reference), robust_error(series.turns["null"]))
+        noise = max(noise, min(_SIGMAS * error, _MOST_NOISE * statistics.median(series.turns["reference"])))
+    noise = max(noise, _SIGMAS * apart_ms / math.sqrt(len(singles)))
+    beyond = statistics.fmean(excess) - max(0.0, statistics.fmean(usual))
+    return beyond > noise and beyond > _GAP * submission
 
 
 def _slowed_down(reference: float, alone: list[float]) -> bool:

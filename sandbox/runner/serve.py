@@ -201,11 +201,13 @@ class Runner(Tools):
         if elapsed_ms < _SHORT_MS:
             elapsed_ms = self._forward(inputs, times=_SHORT_CALLS)[1]  # one alone shows mostly its launch
         output_tree, output_tensors = flatten_output(outputs, self._device)
+        places = [{x.untyped_storage().data_ptr() for x in some if x.numel()} for some in (tensors, output_tensors)]
         peak = torch.cuda.max_memory_allocated() if self._device == "cuda" else 0
         answer = {
             "input_tree": tree, "inputs": [leaf.to_json() for leaf in leaves],
             "output_tree": output_tree, "outputs": [leaf_of(tensor).to_json() for tensor in output_tensors],
             "forward_ms": elapsed_ms, "peak_bytes": peak, "on_device": on_device,
+            "aliases": not places[0].isdisjoint(places[1]),
         }  # fmt: skip
         del inputs, tensors, outputs, output_tensors
         return self.do_trim({}, []) | answer
