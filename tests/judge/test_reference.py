@@ -161,3 +161,23 @@ def test_weights_come_from_the_references_state_when_names_match_else_from_the_s
     assert (verdict.status, verdict.weights) == (Status.PASSED, "state_dict")
     plain = problem("    def forward(self, x):\n        return torch.relu(x)")
     assert get_evaluator("verified brisk").evaluate(plain, submission(plain)).weights == "none"
+
+
+VIEW = problem("    def forward(self, x):\n        return x[:, ::2], x.mT")
+COPY = problem("    def forward(self, x):\n        return x.clone()")
+
+
+def test_a_reference_that_returns_parts_of_its_input_is_right_as_its_own_submission(
+    get_evaluator: GetEvaluator,
+) -> None:
+    verdict = get_evaluator("hardened brisk").evaluate(VIEW, submission(VIEW))
+    assert verdict.status is Status.PASSED, verdict.message
+
+
+def test_what_is_right_only_while_the_inputs_are_there_is_told_so(get_evaluator: GetEvaluator) -> None:
+    source = submission(COPY).replace("x.clone()", "x")
+    verdict = get_evaluator("hardened brisk").evaluate(COPY, source)
+    assert verdict.status is Status.WRONG_VALUE
+    assert "only as long as the inputs are there" in verdict.message
+    assert [check.passed for check in verdict.checks if check.stage == "standard"] == [True] * 4 + [False]
+    assert get_evaluator("hardened brisk").evaluate(COPY, submission(COPY)).status is Status.PASSED
