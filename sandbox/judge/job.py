@@ -31,7 +31,7 @@ from .place import NULL, REFERENCE, SUBMISSION, Place
 from .plan import Demand, DoesNotFitError, Plan, free_memory, make_plan
 from .plausibility import Rates, find_floor, take_rates
 from .probe import perturb
-from .provenance import trace_submission
+from .provenance import looks_at_kernels, trace_submission
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots, scale_slots
 from .timing import measure, measure_alone
@@ -96,7 +96,7 @@ class Job:
                 self._phase("reference-alone", lambda: measure_alone(self))
                 if self.protocol["compiled_baseline"]:
                     self._phase("compiled-baseline", lambda: measure_compiled(self))
-                if self._looks_at_kernels:
+                if looks_at_kernels(self):
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
                 self._phase("standard", checks.standard_trials)
@@ -104,7 +104,7 @@ class Job:
                     self._phase("diagnosis", lambda: diagnose_right(self))
                 self._phase("hidden", checks.hidden_trials)
                 self._phase("timing", lambda: measure(self))
-                if self._looks_at_kernels:
+                if looks_at_kernels(self):
                     self._phase("plausibility", lambda: find_floor(self))
                     self._phase("provenance", lambda: trace_submission(self))
                 self._phase("memory", lambda: measure_memory(self))  # the last: it ends the runners
@@ -131,12 +131,6 @@ class Job:
             "isolation": self._isolation, "seeds": self.seeds.to_json(),
             "build": None if self._builds is None else self._builds.facts,
         }  # fmt: skip
-
-    @property
-    def _looks_at_kernels(self) -> bool:
-        """Whether floors are taken and kernels traced: on a GPU under `hardened`, for a share, or on request."""
-        asked = "kernels" in self.protocol["diagnostics"] or self.protocol["custom_share_at_least"] is not None
-        return self.device == "cpu" or self.protocol["calibration"] is not None or asked
 
     def _phase(self, name: str, step: Callable[[], None]) -> None:
         self.report(name)

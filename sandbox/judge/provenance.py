@@ -29,6 +29,13 @@ _METHODS = {
 }
 
 
+def looks_at_kernels(job: Job) -> bool:
+    """Whether floors are taken and kernels traced: on a CPU, under a calibrated tolerance, for a share, or on request."""
+    protocol = job.protocol
+    asked = "kernels" in protocol["diagnostics"] or protocol["custom_share_at_least"] is not None
+    return job.device == "cpu" or protocol["calibration"] is not None or asked
+
+
 def trace_submission(job: Job) -> None:
     """Leaves `trace` in the job's result: kernels ([name, share, count]), outside (a share, or None), method."""
     calls = 1 if job.submission_ms > _LONG_CALL_MS else _CALLS

@@ -217,10 +217,12 @@ class Timer:
         """
         found = statistics.median(series.turns["null"])
         alone = self.job.null_alone.get((series.calls, series.gated))
-        if self.job.device != "cuda" or alone is None or found <= (1 + _NULL_GAP) * alone:
+        if self.job.device != "cuda" or alone is None:
             return found
-        self.slow_nulls.append(found / alone)
-        return (1 + _NULL_GAP) * alone
+        most = alone + max(_NULL_GAP * alone, _APART_MS if series.apart else 0.0)
+        if found > most:
+            self.slow_nulls.append(found / alone)
+        return min(found, most)
 
     def turns(self) -> int:
         """Turns per pair of runners: enough for the protocol's timed calls; no more than that when calls are long."""
@@ -373,7 +375,7 @@ def measure(job: Job) -> None:
     if timer.slow_nulls:
         job.flags.append(
             f"turns of copies alone took up to {max(timer.slow_nulls):.3g} times what they took before the submission "
-            f"existed: {1 + _NULL_GAP:g} times that is subtracted"
+            "existed: little more than that is subtracted"
         )
     if submission <= 1.01 * max(series.least(null) for series, null in zip(timed, nulls, strict=True)):
         job.flags.append("the submission's latency is at or below the clock's resolution")
