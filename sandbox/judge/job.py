@@ -65,8 +65,7 @@ class Job:
             self._builds = Builds(place.zygote, artifacts, self.protocol["limits"], place.builder_uid, on_left)
         self._stack = contextlib.ExitStack()
         self._arms: dict[str, Arm] = {}
-        self._ending: list[Arm] = []
-        """Of the reference: released, and not waited for yet."""
+        self._ending: list[Arm] = []  # of the reference: released, and not waited for yet
         self._deadline: float = time.monotonic() + self.protocol["limits"]["job_s"]
         self._hidden_began = False
         self._printed: str | None = None
@@ -96,7 +95,8 @@ class Job:
                 self._phase("reference-alone", lambda: measure_alone(self))
                 if self.protocol["compiled_baseline"]:
                     self._phase("compiled-baseline", lambda: measure_compiled(self))
-                if looks_at_kernels(self):
+                looks = looks_at_kernels(self)
+                if looks:
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
                 self._phase("standard", checks.standard_trials)
@@ -104,7 +104,7 @@ class Job:
                     self._phase("diagnosis", lambda: diagnose_right(self))
                 self._phase("hidden", checks.hidden_trials)
                 self._phase("timing", lambda: measure(self))
-                if looks_at_kernels(self):
+                if looks:
                     self._phase("plausibility", lambda: find_floor(self))
                     self._phase("provenance", lambda: trace_submission(self))
                 self._phase("memory", lambda: measure_memory(self))  # the last: it ends the runners
