@@ -305,7 +305,6 @@ def _triton_features(source: str) -> dict[str, Feature]:
         "source.loops": sum(isinstance(node, ast.For) for kernel in kernels for node in ast.walk(kernel)),
         "source.row_in_registers": "next_power_of_2" in source,
         "source.tile_of_rows": "[:, None]" in text,
-        "source.grouped": bool(re.search(r"group|swizzle", text, re.IGNORECASE)),
         "source.online_softmax": bool(re.search(r"tl\.maximum\(\w+, tl\.max\(", text)) and "tl.dot(" in text,
         "source.bounded_loop": bool(re.search(r"in range\([^\n]*program_id", text)),
         "source.warps": options.get("num_warps", 4),
