@@ -30,7 +30,7 @@ _METHODS = {
 
 
 def looks_at_kernels(job: Job) -> bool:
-    """Whether floors are taken and kernels traced: on a CPU, with a calibrated tolerance, for a share, or on request."""
+    """Whether floors are taken and kernels traced: on a CPU, with a calibrated tolerance, for a share, on request."""
     protocol = job.protocol
     asked = "kernels" in protocol["diagnostics"] or protocol["custom_share_at_least"] is not None
     return job.device == "cpu" or protocol["calibration"] is not None or asked
