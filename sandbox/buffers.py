@@ -20,6 +20,7 @@ import torch
 
 _F_ADD_SEALS = 1033
 _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 0x2, 0x4, 0x10
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _PAGE = mmap.PAGESIZE
 
 
@@ -62,9 +63,18 @@ def create_mapping(device: str, nbytes: int, *, writable: bool) -> Mapping:
 
 
 def make_ready(device: str) -> None:
-    """Imports now what the first buffer or mapping wants (30 ms on a GPU)."""
+    """Of a runner's process, at its start.
+
+    On a GPU what the first buffer or mapping wants is imported (30 ms). On the CPU the allocator keeps what is freed:
+    the C library would learn to from what is freed first, and a runner that has drawn inputs reuses its memory where
+    another one takes new pages from the kernel in every call of the same forward (four times as long, measured).
+    """
     if device == "cuda":
         _driver()
+    else:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def _tensor_over(memory: mmap.mmap | memoryview) -> torch.Tensor:

@@ -27,7 +27,7 @@ from typing import Any
 
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, Message
 
-_MODULE, _RAW = "torch.utils.cpp_extension", "cuda_raw"
+EXTENSIONS, _RAW = "torch.utils.cpp_extension", "cuda_raw"
 _NEEDED = ("_write_ninja_file_and_build_library", "_write_ninja_file_to_build_library", "_prepare_ldflags", "LIB_EXT")
 _MOST_TEXT = MAX_RUNNER_FRAME_BYTES // 3
 """Characters of all sources: JSON may need several bytes for one."""
@@ -65,7 +65,7 @@ class Extensions(importlib.abc.MetaPathFinder):
         """See `importlib.abc.MetaPathFinder`."""
         if name == _RAW:
             return importlib.util.spec_from_file_location(name, os.path.join(os.path.dirname(__file__), f"{_RAW}.py"))
-        if name != _MODULE:
+        if name != EXTENSIONS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import sys
 import time
@@ -38,7 +39,7 @@ from . import model as models
 from .compiler import Compiler
 from .cost import count_cost
 from .error import Mismatch, describe_error
-from .extension import Extensions
+from .extension import EXTENSIONS, Extensions
 from .parameters import Perturbation, describe_tensors, generator_state, seed_generators
 from .redraw import Redraw, keys_from_json, keys_to_json
 from .rounded import RoundedOperators
@@ -47,7 +48,6 @@ from .tool import Tools
 from .trace import trace
 from .truncated import TruncatedProducts
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _SHORT_MS, _SHORT_CALLS = 2.0, 20
 _WORDS = 200
 
@@ -56,19 +56,20 @@ def serve(channel: Channel, request: Message) -> None:
     """Answers until the other end closes. `request`: role, device, threads."""
     torch.set_num_threads(request["threads"])
     role = request["role"]
-    if request["device"] == "cpu":
-        _keep_freed_memory()
-    else:  # builders run for the CPU
-        try:
+    try:
+        if request["device"] == "cuda":  # builders run for the CPU
             torch.zeros(1, device="cuda")  # makes the context: the longest part of a runner's start
             torch.cuda.empty_cache()
-            make_ready("cuda")
-        except (ImportError, RuntimeError) as e:
-            channel.send({"error": describe_error(e)})
-            return
+        make_ready(request["device"])
+    except (ImportError, RuntimeError) as e:
+        channel.send({"error": describe_error(e)})
+        return
     runner: Any = Compiler() if role == "builder" else Runner(channel, request["device"], role)
     if role == "submission":
         Extensions(channel).install()
+        if request["device"] == "cuda":
+            with contextlib.suppress(Exception):  # where it fails, it fails again in the submission
+                importlib.import_module(EXTENSIONS)  # a tenth of a second and more, which a blank runner has
     channel.send({"ready": True, "device": runner.describe()})
     while True:
         try:
@@ -83,17 +84,6 @@ def serve(channel: Channel, request: Message) -> None:
         channel.send(answer)
         if "error" in answer and answer["error"]["fatal"]:
             os._exit(3)  # a CUDA fault sticks to the context: nothing after it would mean anything
-
-
-def _keep_freed_memory() -> None:
-    """Every runner's allocator on the CPU keeps what is freed, from the start.
-
-    The C library would learn to from what is freed first: a runner that has drawn inputs reuses its memory where
-    another one takes new pages from the kernel in every call of the same forward (four times as long, measured).
-    """
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_MAX, 0)
-    libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def _flush() -> None:
