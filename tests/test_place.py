@@ -21,7 +21,7 @@ class FakePlace:
     def __init__(self, setting: Setting) -> None:
         self.setting, self.closed = setting, False
         self.wanted: list[list[str]] = []
-        self.spares: Any = SimpleNamespace(complete=self.complete)
+        self.spares: Any = SimpleNamespace(complete=self.complete, have_answered=True)
 
     def complete(self, roles: Sequence[str]) -> None:
         self.wanted.append(list(roles))
@@ -61,6 +61,18 @@ def test_runners_are_started_in_two_steps_and_taken_by_a_job_of_the_same_setting
     assert ahead.take(setting_of("cuda")) is made[0]
     assert not made[0].closed
     assert ahead.take(setting_of("cuda")) is None
+
+
+def test_further_runners_wait_until_the_first_are_ready(made: list[FakePlace]) -> None:
+    ahead = ahead_of(made)
+    ahead.expect(setting_of("cuda"), FIRST, FURTHER)
+    ahead.go_on()
+    made[0].spares.have_answered = False
+    ahead.go_on()
+    assert ahead.has_more
+    made[0].spares.have_answered = True
+    ahead.go_on()
+    assert made[0].wanted == [list(FIRST), [*FIRST, *FURTHER]]
 
 
 def test_a_job_of_another_setting_gets_none_of_it(made: list[FakePlace]) -> None:

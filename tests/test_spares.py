@@ -76,7 +76,10 @@ with Zygote.start(root, contained=contained) as zygote:
     scratch = zygote.new_scratch("submission", uid, 1 << 20)
     try:
         with Arm(zygote, "submission", setting, uid, scratch, blank=True, waiting_uid=waiting) as blank:
+            while not blank.has_answered:
+                time.sleep(0.001)
             blank.rest()
+            seen["received"] = not blank.has_answered
             seen["waiting"] = uids_of(blank)
             with Arm(zygote, "submission", setting, uid, scratch) as other:
                 source = given["source"].replace("PID", str(max(descendants(blank.pid))))
@@ -186,6 +189,10 @@ def test_the_submissions_processes_cannot_reach_a_blank_runner_of_its_role(seen)
 def test_a_blank_runner_outlives_the_one_before_it_and_has_one_uid_from_its_turn_on(seen):
     assert seen["begun"] == [UID]
     assert seen["answers"] == {}
+
+
+def test_that_a_blank_runner_is_ready_is_seen_before_it_is_received(seen):
+    assert seen["received"]
 
 
 def test_a_blank_runner_that_ran_is_ended_and_not_used(seen):

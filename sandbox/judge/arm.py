@@ -10,6 +10,7 @@ import array
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import stat
 import termios
@@ -240,6 +241,13 @@ class Arm:
     def ended(self) -> bool:
         """Whether the runner is known to be gone."""
         return self._ended is not None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether something has come from the runner that was not received yet, or it has closed its channel."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        return bool(poll.poll(0))
 
     def pause(self) -> None:
         """Stops every process of the runner; returns when a look finds no further one, and all threads stand still."""

@@ -92,8 +92,8 @@ class Place:
 class Ahead:
     """The place of a judge's next job, made while there is none; a context manager.
 
-    Only on a GPU. Some runners are started at once, others when no job has come for a while: they would be in the way
-    of one that follows closely.
+    Only on a GPU. Some runners are started at once, others when these are ready and no job has come for a while: they
+    would be in the way of one that follows closely.
     """
 
     def __init__(self, make: Callable[[Setting], Place]) -> None:
@@ -121,7 +121,7 @@ class Ahead:
 
     def go_on(self) -> None:
         """Has the next ones started, without waiting for them. What fails here fails again in a job, which says so."""
-        if self._setting is None or not self._roles:
+        if self._setting is None or not self._roles or not (self._place is None or self._place.spares.have_answered):
             return
         roles = self._roles.pop(0)
         with contextlib.suppress(OSError, RuntimeError):

@@ -40,6 +40,11 @@ class Spares:
     def has(self, role: str) -> bool:
         return bool(self._blank[role])
 
+    @property
+    def have_answered(self) -> bool:
+        """Whether all of them are ready, or gone."""
+        return all(arm.has_answered for arms in self._blank.values() for arm in arms)
+
     def rest(self) -> None:
         """Returns when all of them stand still."""
         for role, arms in self._blank.items():
