@@ -28,13 +28,22 @@ def test_the_operators_that_a_source_names_are_included():
     assert headers["kbenv/operators.h"] == "#include <ATen/ops/empty_like.h>\n#include <ATen/ops/zeros.h>\n"
 
 
-def test_under_an_open_namespace_a_call_names_an_operator():
-    headers = slim(PLAIN + "using namespace torch;\nTensor f(Tensor x) { return empty_like(x); }")
+@pytest.mark.parametrize("opened", ["using namespace torch;", "using torch::Tensor;"])
+def test_a_call_without_a_namespace_names_an_operator(opened):
+    headers = slim(PLAIN + opened + "\nTensor f(Tensor x) { return x.exp() + empty_like(x); }")
     assert headers is not None
-    assert "empty_like.h" in headers["kbenv/operators.h"]
-    headers = slim(PLAIN + "int empty_like(int x); int y = empty_like(1);")
+    assert headers["kbenv/operators.h"] == "#include <ATen/ops/empty_like.h>\n"
+
+
+def test_a_function_of_an_operators_name_is_as_ambiguous_as_with_the_real_headers(tmp_path):
+    text = PLAIN.replace("__global__ ", "") + "torch::Tensor relu(torch::Tensor x) { return x; }\n"
+    headers = slim(text)
     assert headers is not None
-    assert "empty_like.h" not in headers["kbenv/operators.h"]
+    assert compiled(text, headers, tmp_path).returncode == 0
+    text += "torch::Tensor f(torch::Tensor x) { return relu(x); }\n"
+    headers = slim(text)
+    assert headers is not None
+    assert "ambiguous" in compiled(text, headers, tmp_path).stderr
 
 
 def test_a_comment_names_nothing():

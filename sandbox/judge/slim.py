@@ -28,7 +28,6 @@ _NEEDS_PYTHON = re.compile(r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|wrap_pybind
 _NEEDS_CONTEXT = re.compile(r"\bAT_CU|\bTORCH_CU|\bglobalContext\b|Generator\b")
 _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
-_OPEN_NAMESPACE = re.compile(r"using\s+namespace\s+(?:torch|at)\b|using\s+(?:torch|at)\s*::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NEEDS_METHODS = re.compile(
     r"\b(?:Optional)?DeviceGuard\b|\bdevice_of\b|scalar_(?:to_)?tensor|TensorIterator|IValue|IListRef"
@@ -110,10 +109,9 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     code = _COMMENT.sub(" ", source)
     if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or (cuda and _NEEDS_PYTHON.search(code)):
         return None
-    names = set(_NAMED.findall(code))
-    if _OPEN_NAMESPACE.search(code):
-        names |= set(_CALLED.findall(code))
-    named = sorted(names & _operators(include))
+    # Called without a namespace, too: a tensor among the arguments makes PyTorch's function one of those meant, which
+    # the source's own of that name may be ambiguous with.
+    named = sorted({*_NAMED.findall(code), *_CALLED.findall(code)} & _operators(include))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in named)
     headers = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
     large, python = _LARGE, not cuda and _EXTENSION.search(code)  # of PyTorch's own that one alone brings Python's
