@@ -2,11 +2,14 @@
 
 For each source: a build with nothing kept (cold), the same again (warm), the same with changed device code, and all of
 it with PyTorch's whole headers. Accepting or refusing must come out alike: the script ends with 1 where it does not.
+A refusal is one with the whole headers in any case (what does not compile with stand-ins is tried again), so that with
+`--no-times` only what stand-ins let through is built again.
 Sources are `.py` files that call `load_inline` or `load` when they are imported, and `.cu` files; they are imported
 here, so give it only what you trust. Needs root (a builder has a user of its own), and a CUDA toolkit for CUDA sources.
 
     python benchmarks/build.py                       # our own kernels
     python benchmarks/build.py FOLDER --no-times     # only: is the same accepted?
+    python benchmarks/build.py FOLDER --front-end    # the same in half the time: see FRONT_END
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +69,29 @@ else:
     spec.loader.exec_module(module)
 """
 
+FRONT_END = """#!/bin/sh
+for last; do shift; [ "$last" = -c ] && last=-ptx; set -- "$@" "$last"; done
+[ "$last" = --version ] && exec {nvcc} --version
+{nvcc} "$@" && exec c++ -x c++ -c /dev/null -o "$last"
+"""
+"""In nvcc's place with the whole headers: only its front end for the device, which reads a source's host code as well,
+and says what is wrong with it. Left out are the host's compiler and ptxas, which see what the front end let through."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """Of one source. Seconds; None where it was not built."""
 
+    folder: str
     name: str
     slim: str
     """What became of it with stand-ins allowed: "library", "refused", or in other words."""
     full: str
-    used_slim: bool
+    stand_ins: str
+    """"enough" for all that it consists of, "fell back" where some did not compile with them, "not for all" where some
+    evidently need the whole headers."""
+    error: str = ""
+    """The first that the compiler said, where it was refused."""
     cold_s: float | None = None
     warm_s: float | None = None
     changed_s: float | None = None
@@ -87,14 +103,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="files or folders of .py and .cu sources")
     parser.add_argument("--no-times", action="store_true", help="build each source once with and once without")
+    parser.add_argument("--front-end", action="store_true", help="--no-times, with less of nvcc for the whole headers")
     parser.add_argument("--limit", type=int, help="at most so many sources")
     parser.add_argument("--out", type=Path, help="also write the table there")
     options = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("a builder needs a user of its own: run as root")
     paths = find_sources(options.folders or [ROOT / place for place in OWN])[: options.limit]
-    outcomes = list(measure(paths, times=not options.no_times))
-    text = render(outcomes, len(paths), times=not options.no_times)
+    times = not (options.no_times or options.front_end)
+    outcomes = list(measure(paths, times=times, front_end=options.front_end))
+    text = render(outcomes, len(paths), times=times)
     print(text)
     if options.out is not None:
         options.out.write_text(text + "\n", encoding="utf-8")
@@ -121,34 +139,50 @@ def capture(path: Path) -> dict[str, Any] | None:
         return json.loads(asked.read_text()) if asked.exists() and asked.stat().st_size else None
 
 
-def measure(paths: Sequence[Path], *, times: bool) -> Iterator[Outcome]:
+def measure(paths: Sequence[Path], *, times: bool, front_end: bool) -> Iterator[Outcome]:
     with contextlib.ExitStack() as stack:
         servers = []
         for slim in (True, False):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.chmod(0o755)
-            servers.append(stack.enter_context(BuildServer(folder, max_bytes=16 << 30, slim=slim)))
+            tools = folder / "tools"
+            tools.mkdir()
+            servers.append(stack.enter_context(BuildServer(folder, tools=tools, max_bytes=16 << 30, slim=slim)))
         for path in paths:
             asked = capture(path)
             if asked is None:
                 print(f"{path.name}: no extension that a judge would build", file=sys.stderr, flush=True)
                 continue
-            outcome = measure_one(path.name, asked, *servers, times=times)
+            whole = asked
+            if front_end and asked["nvcc"] is not None:
+                nvcc = tools / "nvcc"
+                nvcc.write_text(FRONT_END.format(nvcc=asked["nvcc"]))
+                nvcc.chmod(0o755)
+                whole = asked | {"nvcc": str(nvcc)}
+            outcome = measure_one(path, (asked, whole), *servers, times=times)
             print(outcome, file=sys.stderr, flush=True)
             yield outcome
 
 
-def measure_one(name: str, asked: dict[str, Any], slim: BuildServer, full: BuildServer, *, times: bool) -> Outcome:
+def measure_one(
+    path: Path, requests: tuple[dict[str, Any], dict[str, Any]], slim: BuildServer, full: BuildServer, *, times: bool
+) -> Outcome:
+    asked, asked_whole = requests
     cold_s, reply = build(slim, asked)
-    full_s, whole = build(full, asked)
-    used = reply["facts"]["slim"] > 0
+    facts = reply["facts"]
+    again = times or (reply.get("built") == "library" and facts["slim"] > 0)
+    full_s, whole = build(full, asked_whole) if again else (None, reply)
+    stand_ins = "enough" if facts["slim"] == len(asked["sources"]) else "not for all"
+    outcome = Outcome(
+        path.parent.name, path.name, kind_of(reply), kind_of(whole),
+        "fell back" if facts["slim_failed"] else stand_ins, first_error(whole.get("text", "")), cold_s, full_s=full_s,
+    )  # fmt: skip
     if not times or reply.get("built") != "library":
-        return Outcome(name, kind_of(reply), kind_of(whole), used, cold_s, full_s=full_s)
+        return outcome
     warm_s, _ = build(slim, asked)
     other = changed(asked)
-    return Outcome(
-        name, kind_of(reply), kind_of(whole), used, cold_s, warm_s, build(slim, other)[0], full_s, build(full, other)[0]
-    )
+    changed_s, full_changed_s = build(slim, other)[0], build(full, other)[0]
+    return replace(outcome, warm_s=warm_s, changed_s=changed_s, full_changed_s=full_changed_s)
 
 
 def build(server: BuildServer, asked: dict[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -161,6 +195,10 @@ def kind_of(reply: dict[str, Any]) -> str:
     if reply.get("built") == "declined":
         return f"declined: {reply['facts']['declined'][-1]}"
     return str(reply.get("built") or reply.get("error"))
+
+
+def first_error(text: str) -> str:
+    return next((line.strip()[:200] for line in text.splitlines() if "error" in line), "")
 
 
 def changed(asked: dict[str, Any]) -> dict[str, Any]:
@@ -180,21 +218,32 @@ def render(outcomes: Sequence[Outcome], sources: int, *, times: bool) -> str:
         "",
     ]
     lines += [f"- {outcome.name}: {outcome.slim} with stand-ins, {outcome.full} without" for outcome in differ]
-    if not times:
-        return "\n".join(lines)
     lines += [""] if differ else []
+    if not times:
+        return "\n".join([*lines, *render_folders(outcomes)])
     lines += ["| source | stand-ins | cold | warm | changed | cold, whole headers | changed, whole headers |",
               "|---|---|---|---|---|---|---|"]  # fmt: skip
     for outcome in outcomes:
-        lines.append(
-            f"| {outcome.name} | {'yes' if outcome.used_slim else 'no'} | "
-            + " | ".join(map(_seconds, _times(outcome)))
-            + " |"
-        )
+        lines.append(f"| {outcome.name} | {outcome.stand_ins} | " + " | ".join(map(_seconds, _times(outcome))) + " |")
     columns = list(zip(*map(_times, outcomes), strict=True))
     medians = [statistics.median(known) if (known := [x for x in column if x is not None]) else None
                for column in columns]  # fmt: skip
     return "\n".join([*lines, f"| **median** | | {' | '.join(map(_seconds, medians))} |", "", "Seconds."])
+
+
+def render_folders(outcomes: Sequence[Outcome]) -> list[str]:
+    lines = ["| folder | sources | accepted both ways | refused both ways | differently "
+             "| of the accepted: stand-ins enough | fell back | not for all |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for folder in dict.fromkeys(outcome.folder for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if outcome.folder == folder]
+        accepted = [outcome for outcome in mine if outcome.slim == outcome.full == "library"]
+        differ = sum(outcome.slim != outcome.full for outcome in mine)
+        counts = [len(mine), len(accepted), len(mine) - len(accepted) - differ, differ]
+        counts += [sum(outcome.stand_ins == kind for outcome in accepted)
+                   for kind in ("enough", "fell back", "not for all")]  # fmt: skip
+        lines.append(f"| {folder} | {' | '.join(map(str, counts))} |")
+    return lines
 
 
 def _times(outcome: Outcome) -> tuple[float | None, ...]:
