@@ -9,7 +9,7 @@ here, so give it only what you trust. Needs root (a builder has a user of its ow
 
     python benchmarks/build.py                       # our own kernels
     python benchmarks/build.py FOLDER --no-times     # only: is the same accepted?
-    python benchmarks/build.py FOLDER --front-end    # the same in half the time: see FRONT_END
+    python benchmarks/build.py FOLDER --front-end    # the same of CUDA sources in less time (see `compare_front_ends`)
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from kbenv.sandbox.judge.slim import slim_headers  # noqa: E402
 from tests.builds import BuildServer  # noqa: E402
 
 OWN = ("benchmarks/kernels/relu_cuda.py", "tests/honest/cuda", "tests/honest/cpp_load_inline.py")
@@ -69,14 +72,6 @@ else:
     spec.loader.exec_module(module)
 """
 
-FRONT_END = """#!/bin/sh
-for last; do shift; [ "$last" = -c ] && last=-ptx; set -- "$@" "$last"; done
-[ "$last" = --version ] && exec {nvcc} --version
-{nvcc} "$@" && exec c++ -x c++ -c /dev/null -o "$last"
-"""
-"""In nvcc's place with the whole headers: only its front end for the device, which reads a source's host code as well,
-and says what is wrong with it. Left out are the host's compiler and ptxas, which see what the front end let through."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -103,15 +98,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="files or folders of .py and .cu sources")
     parser.add_argument("--no-times", action="store_true", help="build each source once with and once without")
-    parser.add_argument("--front-end", action="store_true", help="--no-times, with less of nvcc for the whole headers")
+    parser.add_argument("--front-end", action="store_true", help="only CUDA sources, only nvcc's front end")
     parser.add_argument("--limit", type=int, help="at most so many sources")
     parser.add_argument("--out", type=Path, help="also write the table there")
     options = parser.parse_args()
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 and not options.front_end:
         parser.error("a builder needs a user of its own: run as root")
     paths = find_sources(options.folders or [ROOT / place for place in OWN])[: options.limit]
     times = not (options.no_times or options.front_end)
-    outcomes = list(measure(paths, times=times, front_end=options.front_end))
+    outcomes = list(compare_front_ends(paths) if options.front_end else measure(paths, times=times))
     text = render(outcomes, len(paths), times=times)
     print(text)
     if options.out is not None:
@@ -139,39 +134,28 @@ def capture(path: Path) -> dict[str, Any] | None:
         return json.loads(asked.read_text()) if asked.exists() and asked.stat().st_size else None
 
 
-def measure(paths: Sequence[Path], *, times: bool, front_end: bool) -> Iterator[Outcome]:
+def measure(paths: Sequence[Path], *, times: bool) -> Iterator[Outcome]:
     with contextlib.ExitStack() as stack:
         servers = []
         for slim in (True, False):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.chmod(0o755)
-            tools = folder / "tools"
-            tools.mkdir()
-            servers.append(stack.enter_context(BuildServer(folder, tools=tools, max_bytes=16 << 30, slim=slim)))
+            servers.append(stack.enter_context(BuildServer(folder, max_bytes=16 << 30, slim=slim)))
         for path in paths:
             asked = capture(path)
             if asked is None:
                 print(f"{path.name}: no extension that a judge would build", file=sys.stderr, flush=True)
                 continue
-            whole = asked
-            if front_end and asked["nvcc"] is not None:
-                nvcc = tools / "nvcc"
-                nvcc.write_text(FRONT_END.format(nvcc=asked["nvcc"]))
-                nvcc.chmod(0o755)
-                whole = asked | {"nvcc": str(nvcc)}
-            outcome = measure_one(path, (asked, whole), *servers, times=times)
+            outcome = measure_one(path, asked, *servers, times=times)
             print(outcome, file=sys.stderr, flush=True)
             yield outcome
 
 
-def measure_one(
-    path: Path, requests: tuple[dict[str, Any], dict[str, Any]], slim: BuildServer, full: BuildServer, *, times: bool
-) -> Outcome:
-    asked, asked_whole = requests
+def measure_one(path: Path, asked: dict[str, Any], slim: BuildServer, full: BuildServer, *, times: bool) -> Outcome:
     cold_s, reply = build(slim, asked)
     facts = reply["facts"]
     again = times or (reply.get("built") == "library" and facts["slim"] > 0)
-    full_s, whole = build(full, asked_whole) if again else (None, reply)
+    full_s, whole = build(full, asked) if again else (None, reply)
     stand_ins = "enough" if facts["slim"] == len(asked["sources"]) else "not for all"
     outcome = Outcome(
         path.parent.name, path.name, kind_of(reply), kind_of(whole),
@@ -183,6 +167,52 @@ def measure_one(
     other = changed(asked)
     changed_s, full_changed_s = build(slim, other)[0], build(full, other)[0]
     return replace(outcome, warm_s=warm_s, changed_s=changed_s, full_changed_s=full_changed_s)
+
+
+def compare_front_ends(paths: Sequence[Path]) -> Iterator[Outcome]:
+    """Of the CUDA sources (a `.cu` file with the flags of the first one) only nvcc's front end for the device.
+
+    It reads a source's host code as well, and says what is wrong with it. Left out are C++ sources, the host compiler,
+    ptxas, the linker and the builder.
+    """
+    flags: dict[str, Any] | None = None
+    for path in paths:
+        asked = flags if path.suffix == ".cu" and flags is not None else capture(path)
+        if asked is None or asked["nvcc"] is None:
+            print(f"{path.name}: no extension that a judge would build", file=sys.stderr, flush=True)
+            continue
+        flags = asked if path.suffix == ".cu" else flags
+        texts = [source["text"] for source in asked["sources"] if source["cuda"]]
+        text = path.read_text(encoding="utf-8") if path.suffix == ".cu" else "\n".join(texts)
+        outcome = compare_front_end(path, text, [asked["nvcc"], *asked["cuda_cflags"]])
+        print(outcome, file=sys.stderr, flush=True)
+        yield outcome
+
+
+def compare_front_end(path: Path, text: str, command: Sequence[str]) -> Outcome:
+    headers = slim_headers(text, str(Path(torch.__file__).parent / "include"), cuda=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in (("source.cu", text), *(headers or {}).items()):
+            place = folder / ("slim" if file != "source.cu" else "") / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content, encoding="utf-8")
+        slim_error = run_front_end([command[0], "-Islim", *command[1:]], folder) if headers is not None else None
+        error = run_front_end(command, folder)
+    full = "refused" if error else "library"
+    if headers is None or slim_error:
+        return Outcome(path.parent.name, path.name, full, full, "fell back" if slim_error else "not for all", error)
+    return Outcome(path.parent.name, path.name, "library", full, "enough", error)
+
+
+def run_front_end(command: Sequence[str], folder: Path) -> str:
+    """The first error, or ""."""
+    found = subprocess.run(
+        [*command, "-ptx", "source.cu", "-o", "source.ptx"], cwd=folder, capture_output=True, text=True,
+        timeout=BUILD_S, check=False, env=os.environ | {"TMPDIR": str(folder)},
+    )  # fmt: skip
+    said = found.stdout + found.stderr
+    return "" if found.returncode == 0 else first_error(said) or said[-200:] or f"nvcc ended with {found.returncode}"
 
 
 def build(server: BuildServer, asked: dict[str, Any]) -> tuple[float, dict[str, Any]]:
