@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kbenv.sandbox.judge.clock import GateError
-from kbenv.sandbox.judge.timing import _OPEN, Series, Timer, _drift, _slower_in_single_calls
+from kbenv.sandbox.judge.timing import _OPEN, Series, Timer, _drift, _slower_in_single_calls, merge
 
 NULL_MS = 0.1
 
@@ -62,6 +62,23 @@ def test_runners_of_the_same_code_may_differ_in_calls_alone(single, slower):
 def test_nor_does_a_disturbed_device():
     series = apart({"reference": 1.0, "submission": 1.0}, {}, jitter=1.0)
     assert _slower_in_single_calls([series], [NULL_MS], 0.1, 1.0, 0.0)
+
+
+BUSY = ((0.0, 0.1, 0.5), (0.3, 0.0, 0.4), (0.9, 0.2, 0.1), (0.0, 0.6, 0.8))
+"""What else a machine does in three turns of four pairs of runners."""
+
+
+@pytest.mark.parametrize(("single", "slower"), [(1.0, False), (1.25, True)])
+def test_on_a_busy_machine_turns_of_all_pairs_are_one_sample(single, slower):
+    pairs = []
+    for reference, submission in zip(BUSY, reversed(BUSY), strict=True):
+        turns = {
+            "reference": [NULL_MS + 1.0 + later for later in reference],
+            "submission": [NULL_MS + single + later for later in submission],
+            "null": [NULL_MS] * 3,
+        }
+        pairs.append(Series(1, gated=False, turns=turns, copies={arm: [0.2] * 3 for arm in turns}))
+    assert _slower_in_single_calls([merge(pairs)], [NULL_MS], 1.0, 1.0, 0.0) is slower
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,16 @@ class Series:
         return excess if excess > _SIGMAS * robust_error(self.copies["null"]) else 0.0
 
 
+def merge(several: list[Series]) -> Series:
+    """Their turns as those of one."""
+    merged = Series(several[0].calls, several[0].gated)
+    for series in several:
+        for arm in series.turns:
+            merged.turns[arm] += series.turns[arm]
+            merged.copies[arm] += series.copies[arm]
+    return merged
+
+
 class Timer:
     """The turns of one job."""
 
@@ -295,7 +305,9 @@ class Timer:
 
     def single_calls(self) -> Series:
         """Turns of one call, on this pair of runners."""
-        turns = max(_LEAST_SINGLE, math.ceil(self.rule["single_call_turns"] / self.rule["runner_pairs"]))
+        turns: int = self.rule["single_call_turns"]  # on the CPU they scatter most, and take least
+        if self.job.device == "cuda":
+            turns = max(_LEAST_SINGLE, math.ceil(turns / self.rule["runner_pairs"]))
         for gated in (self.gated, False):
             series = Series(1, gated)
             with contextlib.suppress(GateError):
@@ -343,6 +355,8 @@ def measure(job: Job) -> None:
     one: dict[str, float] = {}
     single_counts = False
     if singles:
+        if job.device == "cpu":  # what one pair shows is mostly what else the machine did then
+            singles = [merge(singles)]
         single_nulls = [timer.null_ms(series) for series in singles]
         one = {arm: _median_of_all(singles, single_nulls, arm) for arm in ("reference", "submission")}
         single_counts = _slower_in_single_calls(singles, single_nulls, submission, reference, timer.apart_ms)
@@ -417,15 +431,16 @@ def _slower_in_single_calls(
     """Whether a call alone takes longer than one in a row, by more than is true of the reference.
 
     So it is where one call does the work of all slots of a turn, and where forward writes into its output slot, or puts
-    its work off to the copy, which is subtracted from a turn of many. The quick ones of the submission's calls are held
-    against the noise of the trusted runners, so that no jitter of its own hides anything, and on a device that others
-    disturb against no more than a share of a turn; and against what runners of the same code differ by (`apart_ms`).
+    its work off to the copy, which is subtracted from a turn of many. The quick ones of each arm's calls are compared
+    (of one arm's alone against another's usual ones, scatter would hide much), and held against the noise of the
+    trusted runners, so that no jitter of its own hides anything; on a device that others disturb against no more than a
+    share of a turn; and against what runners of the same code differ by (`apart_ms`).
     """
     excess, usual, noise = [], [], 0.0
     for series, null in zip(singles, nulls, strict=True):
         of_submission, of_reference = (series.latencies(arm, null) for arm in ("submission", "reference"))
         excess.append(lower_quartile(of_submission) - submission)
-        usual.append(statistics.median(of_reference) - reference)
+        usual.append(lower_quartile(of_reference) - reference)
         error = max(robust_error(of_reference), robust_error(series.turns["null"]))
         noise = max(noise, min(_SIGMAS * error, _MOST_NOISE * statistics.median(series.turns["reference"])))
     noise = max(noise, _SIGMAS * apart_ms / math.sqrt(len(singles)))
