@@ -64,6 +64,8 @@ def measure_memory(job: Job) -> None:
     if not job.protocol["memory"]:
         return
     job.spares.stop()  # what the device gets back is to be one runner's
+    if job.device == "cpu":  # what an earlier turn has left there need be no inputs
+        copy_slots(job.store.masters, job.lent.inputs, 0, 1)
     job.prepare_timed(0, 1, expect=True)
     with job.submission_faults("memory"):
         submission = peak(job, "submission", job.lent, job.remaining(job.clock.call_s, "memory"))
@@ -129,8 +131,10 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
     inputs = job.signature.inputs.slot_bytes
     with slots.lent_to(arm):
         if job.device == "cpu":
-            # Brings in the pages that slot 0's first touch costs; on what lies there from an earlier turn: of the
-            # inputs that count a submission could keep the output for the call that is measured.
+            # Brings in the pages that slot 0's first touch costs. A submission's is on earlier inputs: of those that
+            # count it could keep the output for the call that is measured.
+            if role != "submission":
+                copy_slots(store.masters, slots.inputs, 0, 1)
             arm.ask("measure_memory", timeout_s=timeout_s)
             arm.ask("trim", timeout_s=timeout_s)
             copy_slots(store.masters, slots.inputs, 0, 1)

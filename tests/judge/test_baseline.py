@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from kbenv.baseline import VARIANTS
@@ -38,6 +40,29 @@ def test_a_variant_that_fails_says_why_and_leaves_the_others_alone() -> None:
     assert "no answer within 0.05 s" in (baseline.variants["compiled"].error or "")
     assert baseline.latency_ms("eager-tf32") is not None
     assert baseline.tf32_gain("eager-fp32") is None
+
+
+def test_no_call_sees_the_inputs_that_a_turn_of_one_call_hid(get_evaluator: GetEvaluator) -> None:
+    evaluator = get_evaluator("verified brisk")
+    source = """
+        import torch
+
+        class Model(torch.nn.Module):
+            def forward(self, index):
+                return torch.nn.functional.embedding(index, torch.ones(1024, 256)).sum(1)
+
+        def get_inputs():
+            return [torch.randint(0, 1024, (1024, 64))]
+
+        def get_init_inputs():
+            return []
+    """
+    problem = make_problem(source=textwrap.dedent(source))
+    assert evaluator.baseline(problem, ["eager-fp32"]).latency_ms("eager-fp32") is not None
+    verdict = evaluator.evaluate(problem, problem.source.replace("class Model(", "class ModelNew("))
+    assert verdict.credited, verdict.message
+    assert verdict.measurement is not None
+    assert verdict.measurement.calls_per_turn == 1
 
 
 @pytest.mark.slow
