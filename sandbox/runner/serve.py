@@ -183,6 +183,10 @@ class Runner(Tools):
             inputs = self._draw(message["seed"], on_device=False)
         tree, tensors = flatten(inputs)
         leaves = [leaf_of(tensor) for tensor in tensors]
+        if any(tensor.stride() != leaf.strides for tensor, leaf in zip(tensors, leaves, strict=True)):
+            as_held = zip(tensors, leaves, strict=True)  # in slots nothing has gaps
+            tensors = [tensor if tensor.stride() == leaf.strides else tensor.contiguous() for tensor, leaf in as_held]
+            inputs = unflatten(tree, tensors)
         outputs, elapsed_ms = self._forward(inputs)
         outputs = None
         if self._device == "cuda":
