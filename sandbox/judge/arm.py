@@ -317,6 +317,11 @@ class Arm:
         if not patient or ran_ns > _BUSY_NS or self._busy_turns > _BUSY_TURNS:
             raise ArmError("malformed", f"the {self.role} ran for {ran_ns / 1e6:.3g} ms while it was stopped")
 
+    @property
+    def paused(self) -> frozenset[int]:
+        """The processes that `pause` stopped."""
+        return frozenset(self._paused)
+
     def resume(self) -> None:
         for pid in self._paused:
             with contextlib.suppress(ProcessLookupError):

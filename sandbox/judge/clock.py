@@ -12,6 +12,8 @@ own. Of such a turn nothing is subtracted that the submission could have spared 
 off to the copy, whose time is not its own: the inputs are overwritten in between (where the reference returns no part
 of them), the output slot must still be as it was, and a copy longer than the null runner's is charged.
 
+On the CPU the judge looks, too, whether the output is in the runner's memory by then, see `presence`.
+
 On the CPU there is no gate. The runner's processes are stopped (SIGSTOP) while the judge fills the slots and while it
 takes the outputs, so that the clock holds neither copy, and nothing runs before it starts or after it ends.
 """
@@ -29,6 +31,7 @@ import torch
 from ..layout import Arena
 from ..wire import Message
 from .arm import Arm, ArmError
+from .presence import Look, look
 from .slots import Slots, Store, copy_slots
 
 _COLLECT_S = 60.0
@@ -65,6 +68,8 @@ class Clock:
         self.call_s = call_s
         self.hides_inputs = hides_inputs
         """Whether the inputs of a turn taken apart are gone when outputs are copied."""
+        self._sees_memory = False
+        """Whether the kernel has shown the memory of a runner, as it then does of every one."""
         self._random = torch.Generator(device).manual_seed(secrets.randbits(63))
 
     def turn(
@@ -125,13 +130,14 @@ class Clock:
         arm.expect_still()
         started = time.perf_counter_ns()
         arm.resume()
-        computed = copying = None
+        computed = copying = seen = None
         if apart:
-            self._await_computed(arm, deadline_s)
+            said = self._await_computed(arm, deadline_s)
             arm.pause()
             computed = time.perf_counter_ns()
             arm.settle()
             self._hide_inputs(arm, slots, first, sample)
+            seen = look(arm.paused, said.get("outputs"), slots.outputs.layout)
             arm.send("copy")
             arm.expect_still()
             copying = time.perf_counter_ns()
@@ -145,12 +151,23 @@ class Clock:
         arm.expect_still()
         arm.resume()
         self._expect_unchanged(arm, at_done, sample)
+        if apart:
+            self._expect_seen(arm, seen, first)
         return _turn(started, computed, copying, ended, done)
 
-    def _await_computed(self, arm: Arm, deadline_s: float) -> None:
-        """Returns when the runner has said that forward is over; it copies only after the answer to that."""
-        if not arm.receive(deadline_s).get("computed"):
+    def _await_computed(self, arm: Arm, deadline_s: float) -> Message:
+        """What the runner says when forward is over; it copies only after the answer to that."""
+        said = arm.receive(deadline_s)
+        if not said.get("computed"):
             raise ArmError("malformed", f"the {arm.role} answered out of turn")
+        return said
+
+    def _expect_seen(self, arm: Arm, seen: Look | None, slot: int) -> None:
+        """What was copied is what was there before: all of forward's work was done by then."""
+        if arm.role != "submission":
+            self._sees_memory |= seen is not None
+        elif self._sees_memory and (seen is None or not seen.saw(self._store.snapshot.slot(slot))):
+            raise ArmError("malformed", f"the {arm.role}'s output was not there yet when forward was over")
 
     def _hide_inputs(self, arm: Arm, slots: Slots, slot: int, sample: torch.Tensor) -> None:
         """Overwrites a slot's inputs after forward, before the output is copied. Raises ArmError: it is there already.

@@ -395,21 +395,27 @@ class Runner(Tools):
         self._synchronize()
         return {"event_ms": [start.elapsed_time(end) for start, end in events]}
 
-    def _tell(self, gate: int | None) -> None:
-        """That forward is enqueued, and then that it is computed; returns when the copy may begin."""
+    def _tell(self, gate: int | None, tensors: list[torch.Tensor]) -> None:
+        """That forward is enqueued, and then that it is computed; returns when the copy may begin.
+
+        On the CPU also where its outputs are.
+        """
         if gate is not None:
             self._channel.send({"enqueued": True})
         self._synchronize()
-        self._channel.send({"computed": True})
+        places = [(tensor.data_ptr(), tensor.stride()) for tensor in tensors] if self._device == "cpu" else None
+        self._channel.send({"computed": True, "outputs": places})
         self._channel.receive()
 
-    def _call(self, slot: int, events: list[Any] | None, before_copy: Callable[[], None] | None = None) -> None:
+    def _call(
+        self, slot: int, events: list[Any] | None, before_copy: Callable[[list[torch.Tensor]], None] | None = None
+    ) -> None:
         views = self._outputs.views(slot)
         if self._role == "null":
             if before_copy is not None:
                 if self._device == "cuda":
                     torch.ones(1, device="cuda")  # for a kernel the device leaves the judge's process, as for forward's
-                before_copy()
+                before_copy(self._fill)
             for view, value in zip(views, self._fill, strict=True):
                 view.copy_(value)
             return
@@ -426,7 +432,8 @@ class Runner(Tools):
                 outputs = self._apply(self._arguments[slot])
             tensors = self._check(outputs)
             if before_copy is not None:
-                before_copy()
+                tensors = [tensor.resolve_conj().resolve_neg() for tensor in tensors]  # what is to be computed yet
+                before_copy(tensors)
             for view, tensor in zip(views, tensors, strict=True):
                 view.copy_(tensor)
 
@@ -465,7 +472,7 @@ class Runner(Tools):
         torch.cuda.reset_peak_memory_stats()
         peaks: list[int] = []
         read = (torch.cuda.max_memory_allocated, torch.cuda.max_memory_reserved)
-        self._call(0, None, before_copy=lambda: peaks.extend(peak() for peak in read))
+        self._call(0, None, before_copy=lambda _: peaks.extend(peak() for peak in read))
         torch.cuda.synchronize()
         return {"peak_bytes": peaks[0], "reserved_bytes": peaks[1]}
 
