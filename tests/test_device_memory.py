@@ -157,16 +157,18 @@ def test_the_reference_is_measured_when_no_comparison_can_make_it_run_again(monk
         done.append("resume")
 
     monkeypatch.setattr(memory, "peak", measured)
+    monkeypatch.setattr(memory, "copy_slots", lambda *_: done.append("earlier inputs"))
     job: Any = SimpleNamespace(
         protocol={"memory": True}, spares=SimpleNamespace(stop=lambda: None), flags=[], result={}, device="cpu",
-        prepare_timed=lambda *_, expect: done.append("prepare"), trusted=None, lent=None, remaining=lambda *_: 1.0,
-        clock=SimpleNamespace(call_s=1.0), truth=SimpleNamespace(judge_timed=judged),
-        store=SimpleNamespace(keep_snapshot=lambda: "snapshot"), reference_faults=contextlib.nullcontext,
+        prepare_timed=lambda *_, expect: done.append("prepare"), trusted=None, remaining=lambda *_: 1.0,
+        lent=SimpleNamespace(inputs=None), clock=SimpleNamespace(call_s=1.0), truth=SimpleNamespace(judge_timed=judged),
+        store=SimpleNamespace(keep_snapshot=lambda: "snapshot", masters=None), reference_faults=contextlib.nullcontext,
         submission_faults=contextlib.nullcontext, others_paused=others_paused,
         signature=SimpleNamespace(inputs=SimpleNamespace(slot_bytes=MIB), outputs=SimpleNamespace(leaves=[])),
     )  # fmt: skip
     memory.measure_memory(job)
     assert done == [
-        "prepare", "submission", "compare snapshot of 0", "pause all but reference", "reference", "resume",
+        "earlier inputs", "prepare", "submission", "compare snapshot of 0", "pause all but reference", "reference",
+        "resume",
     ]  # fmt: skip
     assert job.result["memory"]["ratio"] == 1.0
