@@ -372,8 +372,9 @@ def measure(job: Job) -> None:
             f"the reference ran slower beside the submission ({reference:.4g} ms) than alone ({alone:.4g} ms)"
         )
         # On the CPU the submission was stopped meanwhile: it is the machine that is busier now. And on a GPU runners of
-        # the same code differ: what may be that is no reason to correct the value, but one to be less sure of it.
-        unsure_ms = _SIGMAS * timer.apart_ms / (1 if single_counts else timer.calls)
+        # the same code differ: what may be that is no reason to correct the value, but one to be less sure of it. Where
+        # calls alone count, as they seldom do of honest code, it may be several times what a call is worth.
+        unsure_ms = 0.0 if single_counts else _SIGMAS * timer.apart_ms / timer.calls
         if job.device == "cuda" and _slowed_down(reference - unsure_ms, turns_alone):
             scale *= alone / reference
             reference = alone
