@@ -305,9 +305,10 @@ class Timer:
 
     def single_calls(self) -> Series:
         """Turns of one call, on this pair of runners."""
-        turns: int = self.rule["single_call_turns"]  # on the CPU they scatter most, and take least
-        if self.job.device == "cuda":
-            turns = max(_LEAST_SINGLE, math.ceil(turns / self.rule["runner_pairs"]))
+        turns, pairs = self.rule["single_call_turns"], self.rule["runner_pairs"]
+        # On the CPU they scatter more, and those of all pairs are one sample.
+        wanted = turns / pairs if self.job.device == "cuda" else min(turns, 2 * turns / pairs)
+        turns = max(_LEAST_SINGLE, math.ceil(wanted))
         for gated in (self.gated, False):
             series = Series(1, gated)
             with contextlib.suppress(GateError):
