@@ -30,6 +30,8 @@ def run_example(name: str, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.corpus  # a dozen verdicts
+@pytest.mark.corpus_1
 @pytest.mark.slow
 def test_five_kernels_have_five_outcomes_and_a_summary(tmp_path):
     said = run_example("five_kernels.py", cwd=tmp_path)
@@ -41,6 +43,8 @@ def test_five_kernels_have_five_outcomes_and_a_summary(tmp_path):
     assert "pass@1 0.40" in said
 
 
+@pytest.mark.corpus  # a dozen verdicts
+@pytest.mark.corpus_3
 @pytest.mark.slow
 def test_the_refinement_ends_with_a_credited_kernel(tmp_path):
     said = run_example("refine.py", cwd=tmp_path)
