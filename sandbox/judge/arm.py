@@ -22,7 +22,10 @@ from typing import Any
 from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
-from .proc import arrivals, descendants, left_processor, open_files, pids_of, processor_ns, runs, tasks, uids
+from .proc import (
+    arrivals, descendants, left_processor, open_files, pids_of, private_bytes, processor_ns, runs, shared_bytes, tasks,
+    uids,
+)  # fmt: skip
 from .setting import Setting
 
 REFERENCE_S = 300.0
@@ -373,6 +376,14 @@ class Arm:
                 with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup") as file:
                     total += sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))
         return total
+
+    def mapped_bytes(self) -> int:
+        """Memory that the runner's processes map writable and shared; 0 where /proc does not show it."""
+        return sum(map(shared_bytes, self._pids()))
+
+    def private_bytes(self) -> int:
+        """Anonymous memory that is resident, the runner's and what its other processes have to themselves."""
+        return private_bytes(self.pid) + self.helper_bytes()
 
     def _file_bytes(self) -> int:
         """What lies in files without a name (memfds above all) that only the runner's processes hold open.

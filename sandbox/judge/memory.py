@@ -5,8 +5,9 @@ Not covered: a leaner way to the same output, taken in that call alone, which is
 
 On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
 gets back when a runner ends, and what was gone meanwhile: where that is more than the reported peak by more than it is
-for the reference, libraries and code, that counts. Nothing that a submission reports can make it less. On the CPU the
-judge reads the growth of the resident set from /proc, and what processes beside the runner keep to themselves.
+for the reference, libraries and code, that counts, and so does host memory that a device can reach (pinned, managed)
+where it is more than the reference's. Nothing that a submission reports can make it less. On the CPU the judge reads the
+growth of the resident set from /proc, and what processes beside the runner keep to themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .arm import REFERENCE_S, ArmError
+from .arm import REFERENCE_S, Arm, ArmError
 from .checks import words_of
 from .faults import SubmissionFault
 from .plan import CONTEXT_BYTES
@@ -37,6 +38,8 @@ _METHODS = {
 }
 _UNSEEN_BYTES = 256 << 20
 """Held beyond the peak and the slack: kernels' code, a library's workspace."""
+_MAPPED_BYTES, _PRIVATE_BYTES = 64 << 20, 512 << 20
+"""Shared and private host memory beyond the reference's that is usual: the latter is code above all, compilers' too."""
 _SLACK = 0.25
 """Of its peak an allocator may have taken more from the device, where the reference's has not taken more still."""
 _LOOK_S = 0.0005
@@ -57,6 +60,9 @@ class Peak:
     reserved: int = 0
     growth: int = 0
     """By how much the device's free memory fell below that after the call, while it ran."""
+    mapped: int = 0
+    private: int = 0
+    """Host memory that the runner maps shared, at most while the call ran, and what it has to itself after it."""
 
 
 def measure_memory(job: Job) -> None:
@@ -93,6 +99,11 @@ def measure_memory(job: Job) -> None:
             job.flags.append(f"{unseen >> 20} MiB of device memory were held beyond what PyTorch's allocator reported")
             submission.peak = max(submission.peak + unseen, inputs + held["submission"])
             method = "device"
+        pinned = pinned_bytes(submission, reference)
+        if pinned > 0:
+            job.flags.append(f"{pinned >> 20} MiB of host memory that a device can reach were held beyond the reference's")
+            submission.peak += pinned
+            method = "device"
     job.result["memory"] = {
         "reference_peak_bytes": reference.peak,
         "submission_peak_bytes": submission.peak,
@@ -113,6 +124,15 @@ def unseen_bytes(held: int, reported: int, reference_held: int, reference_report
     """What a submission held on the device beyond its reported peak and what is usual; 0 where that explains it."""
     slack = max(reference_held - reference_reported, int(_SLACK * reported)) + _UNSEEN_BYTES
     return max(0, held - reported - slack)
+
+
+def pinned_bytes(submission: Peak, reference: Peak) -> int:
+    """Host memory that may serve a device (pinned, managed), beyond the reference's and what is usual.
+
+    Pages that were pinned where they lay are among what is private, where nobody can tell them from a library's.
+    """
+    mapped = submission.mapped - reference.mapped - _MAPPED_BYTES
+    return max(0, mapped) + max(0, submission.private - reference.private - _PRIVATE_BYTES)
 
 
 def unseen_in_all(total: int, reported: int, reference_reserved: int) -> int:
@@ -150,10 +170,11 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
         job.synchronize()
         arm.ask("trim", timeout_s=timeout_s)  # what earlier calls, or the judge, have at hand is not this call's
         _stir()
-        with _least_free() as least:
+        with _watched(arm) as extremes:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             _stir()
-            growth = max(0, _free() - min(least))
+            growth = max(0, _free() - extremes.free)
+        private = arm.private_bytes()
         copy_slots(slots.outputs, store.snapshot, 0, 1)
         job.synchronize()
     peak, reserved = reported.get("peak_bytes"), reported.get("reserved_bytes")
@@ -163,7 +184,7 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
         or not 0 <= min(peak, reserved) <= max(peak, reserved) < _MOST
     ):
         raise ArmError("malformed", f"the {role} reported no peak")
-    return Peak(inputs + peak, reserved, growth)
+    return Peak(inputs + peak, reserved, growth, extremes.mapped, private)
 
 
 def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]:
@@ -207,22 +228,30 @@ def _stir() -> None:
     torch.cuda.empty_cache()
 
 
+@dataclass
+class _Extremes:
+    free: int
+    mapped: int
+
+
 @contextlib.contextmanager
-def _least_free() -> Iterator[list[int]]:
-    """Looks at the device's free memory again and again meanwhile."""
-    least, ended = [_free()], threading.Event()
+def _watched(arm: Arm) -> Iterator[_Extremes]:
+    """Looks at the device's free memory, and at what the runner maps of the host's, again and again meanwhile."""
+    extremes, ended = _Extremes(_free(), arm.mapped_bytes()), threading.Event()
 
     def look() -> None:
         while not ended.wait(_LOOK_S):
-            least[0] = min(least[0], _free())
+            extremes.free = min(extremes.free, _free())
+            extremes.mapped = max(extremes.mapped, arm.mapped_bytes())
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        yield least
+        yield extremes
     finally:
         ended.set()
         thread.join()
+        extremes.mapped = max(extremes.mapped, arm.mapped_bytes())
 
 
 def _free() -> int:

@@ -63,6 +63,26 @@ def open_files(pid: int) -> Iterator[os.stat_result]:
                 yield os.stat(f"/proc/{pid}/fd/{name}")
 
 
+def shared_bytes(pid: int) -> int:
+    """Of memory that a process maps writable and shared: pinned and managed memory of a device are of this kind, and
+    need not count as resident."""
+    total = 0
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/maps") as file:
+        for line in file:
+            span, permissions = line.split(maxsplit=2)[:2]
+            if permissions[1] == "w" and permissions[3] == "s":
+                start, end = span.split("-")
+                total += int(end, 16) - int(start, 16)
+    return total
+
+
+def private_bytes(pid: int) -> int:
+    """Resident, anonymous memory of a process, which may be pinned where it lies."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
+        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon:"))
+    return 0
+
+
 def processor_ns(pids: set[int]) -> int:
     """Processor time of all threads so far; 0 where the kernel does not count it."""
     total = 0
