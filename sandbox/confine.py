@@ -18,9 +18,9 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from . import seccomp
 
@@ -55,6 +55,14 @@ class Isolation:
         return {
             "uid": self.uid, "namespaces": self.namespaces, "seccomp": self.seccomp, "missing": self.missing,
         }  # fmt: skip
+
+
+def isolation_level(had: Mapping[str, Any]) -> Literal["full", "namespace", "uid", "same-uid"]:
+    """How far `Isolation.to_json` keeps a submission from the user that judges it (`kbenv.verdict.Isolation`)."""
+    apart = {"pid", "network", "mount"} <= set(had["namespaces"])
+    if had["uid"] is not None:
+        return "full" if apart else "uid"
+    return "namespace" if apart else "same-uid"
 
 
 _WAITING_AT_ONCE = 16
