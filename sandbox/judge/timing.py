@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..layout import Arena
 from .clock import GateError, Turn
 from .compare import Comparison
+from .nvml import Clocks
 from .place import BASELINE
 from .statistics import MEDIAN_OF_PAIRS, Ratio, bootstrap_ratio, centre, is_tight, lower_quartile, robust_error
 
@@ -100,6 +101,7 @@ class Timer:
         self.statistic: str = self.rule["statistic" if job.device == "cuda" else "cpu_statistic"]
         self.outputs = Comparison()
         self.clock_notes: list[str] = []
+        self.sm_clock = Clocks(job.device)
         self.slow_nulls: list[float] = []
         """Null turns beside the submission as multiples of those alone, where they were too long to be believed."""
         self.order = secrets.SystemRandom()
@@ -267,6 +269,7 @@ class Timer:
             try:
                 for _ in range(self.turns()):
                     self.round(series, _ARMS)
+                self.sm_clock.look()
             except GateError:  # a call that only sometimes waits for the device: none may be behind the gate
                 self.open()
                 timed.clear()
@@ -420,6 +423,7 @@ def measure(job: Job) -> None:
             "single_call_counts": single_counts,
             "submission_event_ms": _median(events.get("submission")),
             "reference_event_ms": _median(events.get("reference")),
+            "sm_clock": timer.sm_clock.seen(),
         },
     }
 
