@@ -30,7 +30,7 @@ NEEDS_PAIRS = "NEEDS_PAIRS"
 """The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
 
 NEEDS = "NEEDS"
-"""The constant that names what a submission needs beyond PyTorch and a compiler: a module, or a variable for a folder."""
+"""The constant that names what it needs beyond PyTorch and compilers: a module, or a variable that names a folder."""
 
 MEMORY_AT_MOST = "MEMORY_AT_MOST"
 """The constant that says which memory ratio a credited verdict may claim at most."""

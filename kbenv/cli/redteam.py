@@ -88,8 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     bad = [row for row in rows if row["outcome"] == "VIOLATION"]
     unjudged = [row for row in rows if row["outcome"] == "unjudged"]
-    left_out = f", {len(cases) - len(rows)} left out" if len(rows) < len(cases) else ""
-    print(f"{len(rows)} judged on {evaluator.device}: {len(bad)} violations, {len(unjudged)} without a verdict{left_out}")
+    count = f"{len(bad)} violations, {len(unjudged)} without a verdict"
+    if len(rows) < len(cases):
+        count += f", {len(cases) - len(rows)} left out"
+    print(f"{len(rows)} judged on {evaluator.device}: {count}")
     return 1 if bad else 3 if unjudged else 0
 
 

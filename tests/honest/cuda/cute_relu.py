@@ -1,7 +1,6 @@
-"""The CuTe DSL: four numbers to a thread by one access of 16 bytes, compiled once for a shape, on the current stream."""
+"""The CuTe DSL: four numbers to a thread by one access of 16 bytes, compiled once for a shape."""
 
 import cuda.bindings.driver as cuda
-import cutlass
 import cutlass.cute as cute
 import torch
 from cutlass.cute.runtime import from_dlpack
