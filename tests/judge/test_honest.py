@@ -71,11 +71,25 @@ def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluat
     assert evaluate(get_evaluator("hardened brisk", "cuda:0"), case).clock == "judge-open"
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=name_of(c)) for c in HONEST if "SPEEDUP_AT_LEAST" in c.constants])
-def test_an_honest_speed_is_credited(case, get_evaluator):
-    verdicts = (evaluate(get_evaluator("hardened brisk"), case) for _ in range(3))  # a busy machine: again
+def that_claim_speed(cases: list[Case]) -> list:
+    return [pytest.param(case, id=name_of(case)) for case in cases if "SPEEDUP_AT_LEAST" in case.constants]
+
+
+def assert_as_fast_as_claimed(evaluator: Evaluator, case: Case) -> None:
+    verdicts = (evaluate(evaluator, case) for _ in range(3))  # a busy machine: again
     claimed = case.constants["SPEEDUP_AT_LEAST"]
     assert any(verdict.speedup is not None and verdict.speedup.value >= claimed for verdict in verdicts)
+
+
+@pytest.mark.parametrize("case", that_claim_speed(HONEST))
+def test_an_honest_speed_is_credited(case, get_evaluator):
+    assert_as_fast_as_claimed(get_evaluator("hardened brisk"), case)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", that_claim_speed(CUDA_HONEST))
+def test_an_honest_speed_on_a_gpu_is_credited(case, get_evaluator):
+    assert_as_fast_as_claimed(get_evaluator("hardened brisk", "cuda:0"), case)
 
 
 def test_the_verdict_says_how_the_weights_came_to_agree(get_evaluator):
