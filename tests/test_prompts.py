@@ -14,6 +14,7 @@ import torch
 
 import kbenv.prompts
 from kbenv.agents import Turn
+from kbenv.backends import BACKENDS, Backend
 from kbenv.errors import UsageError
 from kbenv.gpu import GPUS, REGISTERS, facts_about, find_gpu
 from kbenv.machine_code import MULTIPROCESSORS
@@ -77,6 +78,13 @@ def test_the_prompt_is_the_golden_one(
 ) -> None:
     text = render_prompt(make_problem(), get_protocol(protocol), device, backend, options)
     golden(f"{name}.md", text)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_the_prompt_for_every_backend_is_the_golden_one(backend: Backend) -> None:
+    device = "cpu" if backend.device == "cpu" else "cuda:0"
+    text = render_prompt(make_problem(), get_protocol("verified"), device, backend.name)
+    golden(f"backend-{backend.name}.md", text)
 
 
 CASES = (
@@ -158,7 +166,7 @@ def test_every_other_text_is_the_golden_one(name: str, values: dict[str, Any]) -
 
 def test_every_template_has_a_golden_file() -> None:
     folder = Path(kbenv.prompts.__file__).parent
-    names = {path.stem for path in folder.glob("*.j2")}
+    templates = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.j2")}
     inside = {
         "single_turn",
         "hardware",
@@ -169,7 +177,14 @@ def test_every_template_has_a_golden_file() -> None:
     }  # included elsewhere
     feedback = {"feedback", "anatomy", "profile"}  # tests/golden/feedback
     scripts = {"repro"}  # no model reads it
-    assert {path.stem.split("-")[0] for path in GOLDEN.glob("*.md")} >= names - inside - feedback - scripts
+    texts = {path.stem for path in GOLDEN.glob("*.md")}
+    covered = {text.split("-")[0] for text in texts} - {"backend"}
+    for text in texts:
+        if text.startswith("backend-"):
+            name = text.removeprefix("backend-")
+            covered |= {f"backends/{name}", f"rules/{name}"}
+    assert templates - inside - feedback - scripts <= covered
+    assert {f"backend-{backend.name}" for backend in BACKENDS} == {text for text in texts if text[:8] == "backend-"}
 
 
 @pytest.mark.parametrize(
