@@ -64,6 +64,7 @@ CPU = PromptOptions(hardware=facts_about(machine("Some CPU", "cpu")), concepts=T
         ("cpu", "verified", "cpu", "auto", PromptOptions()),
         ("cuda-one-shot", "verified", "cuda:0", "auto", PromptOptions(shots="one")),
         ("cuda-few-shot", "verified", "cuda:0", "cuda", PromptOptions(shots="few")),
+        ("cuda_raw-few-shot", "verified", "cuda:0", "cuda_raw", PromptOptions(shots="few")),
         ("triton-few-shot", "verified", "cuda:0", "triton", PromptOptions(shots="few")),
         ("cpp-few-shot", "verified", "cpu", "cpp", PromptOptions(shots="few")),
         ("c-few-shot", "verified", "cpu", "c", PromptOptions(shots="few")),
@@ -207,7 +208,7 @@ def test_one_shot_takes_the_example_nearest_to_the_problem(problem: Problem | st
     assert nearest_example(load_problem(problem) if isinstance(problem, str) else problem) == nearest
 
 
-@pytest.mark.parametrize("backend", ["cuda", "triton", "cpp", "c"])
+@pytest.mark.parametrize("backend", [backend.name for backend in BACKENDS if backend.proven])
 def test_every_example_is_python_that_defines_model_new_and_is_in_its_language(backend: str) -> None:
     folder = Path(kbenv.prompts.__file__).parent / "examples"
     for name in EXAMPLES:
@@ -249,7 +250,7 @@ def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:
 
 
 def test_examples_in_a_language_that_has_none_are_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"no examples in helion; .* a backend of c, cpp, cuda, triton"):
+    with pytest.raises(UsageError, match=r"no examples in helion; .* a backend of c, cpp, cuda, cuda_raw, triton"):
         render_prompt(make_problem(), get_protocol(), "cuda:0", "helion", PromptOptions(shots="one"))
     with pytest.raises(UsageError, match=r"backend must be one of auto, .*triton"):
         render_prompt(make_problem(), get_protocol(), "cuda:0", "fortran")
