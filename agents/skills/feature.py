@@ -236,23 +236,12 @@ def _forward_features(source: str) -> dict[str, Feature]:
     linears = set(re.findall(r"self\.(\w+) = (?:torch\.)?nn\.Linear", source))
     names = list(_operations(forward))
     text = ast.unparse(forward)
-    of_input: dict[str, int] = {}
-    for node in ast.walk(forward):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in linears
-            and node.args
-        ):
-            argument = ast.unparse(node.args[0])
-            of_input[argument] = of_input.get(argument, 0) + 1
     products = sum(name in _PRODUCTS or name == "@" or name in linears for name in names)
     return {
         "source.elementwise_operators": sum(n in _ELEMENTWISE for n in names) + _tensor_arithmetic(forward),
         "source.library_products": products,
         "source.library_convolution": bool(re.search(r"self\.conv\w*\(|F\.conv|torch\.conv", text)),
         "source.library_reductions": sum(n in _REDUCTIONS for n in names),
-        "source.products_of_one_input": max(of_input.values(), default=0),
         "source.scores_in_memory": "softmax" in names and products >= 2,
         "source.copies": len(re.findall(r"\.t\(\)\.contiguous|transpose\([^)]*\)\.contiguous|\.clone\(\)", text)),
         "source.second_tensor": bool(
