@@ -30,6 +30,7 @@ SIZES = {
     "core/level2/linear_gelu_scale": {"BATCH": 128, "FEATURES_IN": 64, "FEATURES_OUT": 256},
     "core/level2/matmul_bias_swish_row_max": {"BATCH": 128, "FEATURES_IN": 64, "FEATURES_OUT": 1024},
     "core/level2/residual_rms_norm": {"ROWS": 11, "COLUMNS": 256},
+    "core/level4/selective_scan": {"BATCH": 2, "STEPS": 7, "WIDTH": 80, "STATE": 8},
     "core/level3/attention_block": {"BATCH": 2, "TOKENS": 128, "WIDTH": 64, "HEADS": 2},
 }
 ANSWERS = sorted(

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from kbenv.feedback import is_hidden
-from kbenv.machine_code import KernelCode
+from kbenv.machine_code import MULTIPROCESSORS, KernelCode, Occupancy, occupancy
 from kbenv.problems.problem import parse_source
-from kbenv.profile import Counters, Roof, code_of, counters_of, find_limit, list_kernels, measure_roof
+from kbenv.profile import MOST_LAUNCHES, Counters, Roof, code_of, counters_of, find_limit, list_kernels, measure_roof
 from kbenv.provenance import defined_kernels, detect_backend
 from kbenv.verdict import Status, Verdict
 
@@ -56,6 +56,7 @@ _C_WORDS = {
     "lanes": r"\bLANES\b",
 }
 """Of C for a CPU."""
+USUAL_THREADS = 256
 
 
 def problem_features(source: str) -> dict[str, Feature]:
@@ -120,6 +121,9 @@ def profile_features(verdict: Verdict, source: str) -> dict[str, Feature]:
             "profile.library_share": shares["library"], "profile.copy_share": shares["copy"],
             "profile.elementwise_share": elementwise,
         }  # fmt: skip
+        if verdict.hardware is not None and verdict.hardware.device.startswith("cuda"):
+            launches = sum(row.launches or MOST_LAUNCHES + 1 for row in rows)
+            features["profile.launches"] = min(launches, MOST_LAUNCHES + 1)
     return features | _code_features(code_of(verdict), source) | _counter_features(counters_of(verdict), source)
 
 
@@ -149,13 +153,29 @@ def _code_features(code: Sequence[KernelCode], source: str) -> dict[str, Feature
         return {}
     loads = sum(kernel.instructions.get("global_load", 0) for kernel in own)
     wide = sum(kernel.instructions.get("global_load_128", 0) for kernel in own)
-    return {
+    features: dict[str, Feature] = {
         "code.spills": any(kernel.spills for kernel in own),
         "code.registers": max(kernel.registers for kernel in own),
         "code.tensor_cores": any(kernel.instructions.get("tensor_core", 0) for kernel in own),
         "code.double": any(kernel.instructions.get("fp64", 0) for kernel in own),
         "code.wide_loads": wide / loads if loads else 0.0,
     }
+    held = min(_occupancies(own, _block(source)), key=lambda found: found.share, default=None)
+    return features if held is None else features | {"code.occupancy": held.share, "code.occupancy_limit": held.limit}
+
+
+def _occupancies(kernels: Sequence[KernelCode], threads: int) -> Iterator[Occupancy]:
+    """Of each kernel whose device is known, by registers and static shared memory: what a launch adds is not known."""
+    for kernel in kernels:
+        if kernel.capability in MULTIPROCESSORS:
+            yield occupancy(kernel.capability, threads, kernel.registers, kernel.shared_bytes)
+
+
+def _block(source: str) -> int:
+    """Threads of a block, where the source says so in numbers; else a usual number of them."""
+    warps = _triton_options(source).get("num_warps", 4) if detect_backend(source) == "triton" else 0
+    threads = 32 * warps or _threads(source)
+    return threads if 1 <= threads <= 1024 else USUAL_THREADS
 
 
 def _counter_features(counters: Sequence[Counters], source: str) -> dict[str, Feature]:
@@ -275,6 +295,10 @@ def _threads(source: str) -> int:
     return min(sizes, default=0)
 
 
+def _triton_options(source: str) -> dict[str, int]:
+    return {name: int(value) for name, value in re.findall(r"\b(num_warps|num_stages)\s*=\s*(\d+)", source)}
+
+
 def _triton_features(source: str) -> dict[str, Feature]:
     try:
         tree = parse_source(source)
@@ -285,7 +309,7 @@ def _triton_features(source: str) -> dict[str, Feature]:
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(mark) for mark in node.decorator_list)
     ]  # fmt: skip
     text = "\n".join(ast.unparse(kernel) for kernel in kernels)
-    options = {name: int(value) for name, value in re.findall(r"\b(num_warps|num_stages)\s*=\s*(\d+)", source)}
+    options = _triton_options(source)
     tiles = [int(size) for size in re.findall(r"\b(?:BLOCK_|BLOCK_SIZE_)?[MN]\s*=\s*(\d+)", source)]
     precision = re.search(r"input_precision\s*=\s*['\"](\w+)", text)
     features: dict[str, Feature] = {
