@@ -21,7 +21,7 @@ from kbenv.machine_code import MULTIPROCESSORS
 from kbenv.problems import load_problem
 from kbenv.problems.loaders import file
 from kbenv.problems.problem import Case, Comparator, Contract, Problem
-from kbenv.prompt import EXAMPLES, PromptOptions, nearest_example, render_prompt
+from kbenv.prompt import EXAMPLE_LANGUAGES, EXAMPLES, PromptOptions, nearest_example, render_prompt
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
 from kbenv.provenance import detect_backend
@@ -208,7 +208,7 @@ def test_one_shot_takes_the_example_nearest_to_the_problem(problem: Problem | st
     assert nearest_example(load_problem(problem) if isinstance(problem, str) else problem) == nearest
 
 
-@pytest.mark.parametrize("backend", [backend.name for backend in BACKENDS if backend.proven])
+@pytest.mark.parametrize("backend", EXAMPLE_LANGUAGES)
 def test_every_example_is_python_that_defines_model_new_and_is_in_its_language(backend: str) -> None:
     folder = Path(kbenv.prompts.__file__).parent / "examples"
     for name in EXAMPLES:
@@ -241,6 +241,14 @@ def test_operands_as_tensor_cores_cut_them_keep_an_example_within_the_tolerance(
     assert tolerance.absolute is not None
     assert tolerance.relative is not None
     assert float(((found - exact).abs() - tolerance.relative * exact.abs()).max()) < 0.8 * tolerance.absolute
+
+
+def test_every_file_of_an_example_is_in_a_language_that_examples_are_known_to_have() -> None:
+    folder = Path(kbenv.prompts.__file__).parent / "examples"
+    for name in EXAMPLES:
+        assert {path.stem for path in (folder / name).glob("*.py")} == {"reference", *EXAMPLE_LANGUAGES}
+    anything = render_prompt(make_problem(), get_protocol(), "cuda:0", options=PromptOptions(shots="one"))
+    assert "extension = load_inline(" in anything
 
 
 def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:

@@ -173,8 +173,8 @@ def _occupancies(kernels: Sequence[KernelCode], threads: int) -> Iterator[Occupa
 
 def _block(source: str) -> int:
     """Threads of a block, where the source says so in numbers; else a usual number of them."""
-    warps = _triton_options(source).get("num_warps", 4) if detect_backend(source) == "triton" else 0
-    threads = 32 * warps or _threads(source)
+    known = source_features(source)
+    threads = 32 * int(known.get("source.warps", 0)) or int(known.get("source.threads", 0))
     return threads if 1 <= threads <= 1024 else USUAL_THREADS
 
 
@@ -295,10 +295,6 @@ def _threads(source: str) -> int:
     return min(sizes, default=0)
 
 
-def _triton_options(source: str) -> dict[str, int]:
-    return {name: int(value) for name, value in re.findall(r"\b(num_warps|num_stages)\s*=\s*(\d+)", source)}
-
-
 def _triton_features(source: str) -> dict[str, Feature]:
     try:
         tree = parse_source(source)
@@ -309,7 +305,7 @@ def _triton_features(source: str) -> dict[str, Feature]:
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(mark) for mark in node.decorator_list)
     ]  # fmt: skip
     text = "\n".join(ast.unparse(kernel) for kernel in kernels)
-    options = _triton_options(source)
+    options = {name: int(value) for name, value in re.findall(r"\b(num_warps|num_stages)\s*=\s*(\d+)", source)}
     tiles = [int(size) for size in re.findall(r"\b(?:BLOCK_|BLOCK_SIZE_)?[MN]\s*=\s*(\d+)", source)]
     precision = re.search(r"input_precision\s*=\s*['\"](\w+)", text)
     features: dict[str, Feature] = {
