@@ -28,22 +28,48 @@ def test_the_operators_that_a_source_names_are_included():
     assert headers["kbenv/operators.h"] == "#include <ATen/ops/empty_like.h>\n#include <ATen/ops/zeros.h>\n"
 
 
-@pytest.mark.parametrize("opened", ["using namespace torch;", "using torch::Tensor;"])
-def test_a_call_without_a_namespace_names_an_operator(opened):
-    headers = slim(PLAIN + opened + "\nTensor f(Tensor x) { return x.exp() + empty_like(x); }")
+def test_a_call_without_a_namespace_names_an_operator():
+    headers = slim(PLAIN + "using torch::Tensor;\nTensor f(Tensor x) { return x.exp() + empty_like(x); }")
     assert headers is not None
     assert headers["kbenv/operators.h"] == "#include <ATen/ops/empty_like.h>\n"
 
 
-def test_a_function_of_an_operators_name_is_as_ambiguous_as_with_the_real_headers(tmp_path):
-    text = PLAIN.replace("__global__ ", "") + "torch::Tensor relu(torch::Tensor x) { return x; }\n"
+def test_an_operators_other_forms_are_in_its_header():
+    headers = slim(PLAIN + "void f(at::Tensor x) { relu_(x); at::add_out(x, x, x); at::mul_outf(x, x, x); }")
+    assert headers is not None
+    assert headers["kbenv/operators.h"] == "".join(f"#include <ATen/ops/{name}.h>\n" for name in ("add", "mul", "relu"))
+
+
+OWN = """template <typename T> T load(const T *p) { return *p; }
+at::Tensor relu(at::Tensor x) { return x; }
+at::Tensor relu_(at::Tensor x) { return x; }
+at::Tensor &add_out(at::Tensor &z, const at::Tensor &x, const at::Tensor &y) { return z; }
+"""
+CALLS = """void f(at::Tensor x, at::Half *p) {
+    relu(x);
+    relu_(x);
+    add_out(x, x, x);
+    load(p);
+}
+"""
+
+
+def test_a_function_of_the_sources_own_is_as_ambiguous_as_with_the_real_headers(tmp_path):
+    text = PLAIN.replace("__global__ ", "") + OWN
     headers = slim(text)
     assert headers is not None
     assert compiled(text, headers, tmp_path).returncode == 0
-    text += "torch::Tensor f(torch::Tensor x) { return relu(x); }\n"
+    headers = slim(text + CALLS)
+    assert headers is not None
+    said = [line for line in compiled(text + CALLS, headers, tmp_path).stderr.splitlines() if "ambiguous" in line]
+    assert [name for name in ("relu(", "relu_(", "add_out(", "load(") if not any(name in line for line in said)] == []
+
+
+def test_macros_for_logs_are_there_as_with_the_real_headers(tmp_path):
+    text = PLAIN.replace("__global__ ", "") + "inline void CHECK(int error) {}\n"
     headers = slim(text)
     assert headers is not None
-    assert "ambiguous" in compiled(text, headers, tmp_path).stderr
+    assert "logging_is_not_google_glog.h" in compiled(text, headers, tmp_path).stderr
 
 
 def test_a_comment_names_nothing():
@@ -59,6 +85,8 @@ def test_a_comment_names_nothing():
         "auto o = x.options().requires_grad(true);", "torch::autograd::Variable v;", "py::object o;",
         '#if __has_include("x.h")', "auto t = torch::tensor({1});", "#ifdef AT_DISALLOW_COPY_AND_ASSIGN\n#endif",
         "#if defined(TORCH_FN) || PY_VERSION_HEX > 0\n#endif", "#  elif C10_LOG_API_USAGE_ONCE\n",
+        "using namespace torch;", "using namespace ::at::indexing;", "auto y = torch::var(x, 1);", "print(x);",
+        "int numel(const at::Tensor &x) { return 1; }",
     ],
 )  # fmt: skip
 def test_a_source_that_evidently_needs_all_gets_no_stand_ins(text):

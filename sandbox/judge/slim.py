@@ -22,12 +22,24 @@ _NEEDS_ALL = re.compile(
     r"|sparse|nested|Library|tensor)\b|requires_grad|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|all\.h)"
     r"|\bRegisterOperators\b|__has_include"
     # Of a macro that a stand-in lacks a condition says no, which is no error.
-    r"|#\s*(?:el)?if[^\n]*\b(?:(?:AT|C10|CAFFE2|PY|Py)_\w|TORCH_(?!VERSION_|EXTENSION_NAME\b)|CHECK\b)"
+    r"|#\s*(?:el)?if[^\n]*\b(?:(?:AT|C10|CAFFE2|PY|Py)_\w|TORCH_(?!VERSION_|EXTENSION_NAME\b))"
+    # A name of the source's own is ambiguous then with any of PyTorch's.
+    r"|\busing\s+namespace\s+(?:::\s*)?(?:torch|at|c10)\b"
+)
+# Functions of a tensor, or overloads of them, that stand elsewhere than in an operator's header: without them a call of
+# the source's own function of that name is not ambiguous, and `torch::var(x, 1)` is another overload.
+_NEEDS_FUNCTIONS = re.compile(
+    r"(?<![\w.>])(?<!std::)(?:(?:var|std)(?:_mean)?|numel|size|stride|conj|_is_zerotensor"
+    r"|is_(?:complex|floating_point|signed|inference|conj|neg)|print|_?sum_to|infer_size"
+    r"|expand_(?:size|inplace|outplace)|are_expandable|is_expandable_to|check_(?:defined|dim_size|intlist)|maybe_data_ptr"
+    r"|geometry_is_contiguous|has_internal_overlap|get_overlap_status|assert_no_(?:(?:internal|partial)_)?overlap)\s*\("
 )
 _NEEDS_PYTHON = re.compile(r"\bpy(?:bind11)?::|PYBIND11|\bPy[A-Z]\w+|wrap_pybind_function")
 _NEEDS_CONTEXT = re.compile(r"\bAT_CU|\bTORCH_CU|\bglobalContext\b|Generator\b")
 _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
+_FORM = re.compile(r"_(?:outf?)?$")
+"""What `relu_` and `relu_out` have beyond the name of their operator, in whose header they are."""
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NEEDS_METHODS = re.compile(
     r"\b(?:Optional)?DeviceGuard\b|\bdevice_of\b|scalar_(?:to_)?tensor|TensorIterator|IValue|IListRef"
@@ -44,6 +56,8 @@ _TENSORS = """#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Load.h>
+#include <c10/util/Logging.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -107,11 +121,14 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
         cuda: whether nvcc compiles it: then bindings to Python, which it should be spared, need the real ones.
     """
     code = _COMMENT.sub(" ", source)
-    if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or (cuda and _NEEDS_PYTHON.search(code)):
+    if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or _NEEDS_FUNCTIONS.search(code):
+        return None
+    if cuda and _NEEDS_PYTHON.search(code):
         return None
     # Called without a namespace, too: a tensor among the arguments makes PyTorch's function one of those meant, which
     # the source's own of that name may be ambiguous with.
-    named = sorted({*_NAMED.findall(code), *_CALLED.findall(code)} & _operators(include))
+    said = {*_NAMED.findall(code), *_CALLED.findall(code)}
+    named = sorted({*said, *(_FORM.sub("", name) for name in said)} & _operators(include))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in named)
     headers = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
     large, python = _LARGE, not cuda and _EXTENSION.search(code)  # of PyTorch's own that one alone brings Python's
