@@ -40,6 +40,7 @@ _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*(\w+)")
 _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
 _FORM = re.compile(r"_(?:outf?)?$")
 """What `relu_` and `relu_out` have beyond the name of their operator, in whose header they are."""
+_LOGS = re.compile(r"\b(?:D?(?:CHECK|LOG)|VLOG|V?LOG_IF)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NEEDS_METHODS = re.compile(
     r"\b(?:Optional)?DeviceGuard\b|\bdevice_of\b|scalar_(?:to_)?tensor|TensorIterator|IValue|IListRef"
@@ -57,7 +58,6 @@ _TENSORS = """#include <ATen/core/Tensor.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Load.h>
-#include <c10/util/Logging.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -130,6 +130,8 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
     said = {*_NAMED.findall(code), *_CALLED.findall(code)}
     named = sorted({*said, *(_FORM.sub("", name) for name in said)} & _operators(include))
     operators = "".join(f"#include <ATen/ops/{name}.h>\n" for name in named)
+    if _LOGS.search(code):  # the source's own function or condition of that name meets a macro
+        operators += "#include <c10/util/Logging.h>\n"
     headers = {"ATen/cuda/CUDAContext.h": _CUDA_CONTEXT} if cuda and not _NEEDS_CONTEXT.search(code) else {}
     large, python = _LARGE, not cuda and _EXTENSION.search(code)  # of PyTorch's own that one alone brings Python's
     if cuda and not _NEEDS_METHODS.search(code):
