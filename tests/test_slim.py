@@ -110,6 +110,10 @@ def test_other_conditions_need_nothing_more(text):
     assert slim(PLAIN + text) is not None
 
 
+def test_a_message_calls_nothing():
+    assert slim(PLAIN + 'void f(at::Tensor x) { TORCH_CHECK(x.dim() == 2, "\\"size (N)\\": size (N, 3)"); }') is not None
+
+
 def test_a_source_without_the_large_headers_gets_none():
     assert slim("#include <cuda.h>\nextern \"C\" __global__ void k(float *x) {}\n") is None  # fmt: skip
 

@@ -41,6 +41,7 @@ _CALLED = re.compile(r"(?<![\w.>])(\w+)\s*(?=\()")
 _FORM = re.compile(r"_(?:outf?)?$")
 """What `relu_` and `relu_out` have beyond the name of their operator, in whose header they are."""
 _LOGS = re.compile(r"\b(?:D?(?:CHECK|LOG)|VLOG|V?LOG_IF)\b")
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NEEDS_METHODS = re.compile(
     r"\b(?:Optional)?DeviceGuard\b|\bdevice_of\b|scalar_(?:to_)?tensor|TensorIterator|IValue|IListRef"
@@ -121,9 +122,9 @@ def slim_headers(source: str, include: str, *, cuda: bool) -> dict[str, str] | N
         cuda: whether nvcc compiles it: then bindings to Python, which it should be spared, need the real ones.
     """
     code = _COMMENT.sub(" ", source)
-    if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or _NEEDS_FUNCTIONS.search(code):
+    if not _INCLUDED.search(code) or _NEEDS_ALL.search(code) or (cuda and _NEEDS_PYTHON.search(code)):
         return None
-    if cuda and _NEEDS_PYTHON.search(code):
+    if _NEEDS_FUNCTIONS.search(_STRING.sub("", code)):  # "must have size (N, 3)" is no call
         return None
     # Called without a namespace, too: a tensor among the arguments makes PyTorch's function one of those meant, which
     # the source's own of that name may be ambiguous with.
