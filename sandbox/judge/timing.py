@@ -45,6 +45,9 @@ _SLOW_TURN = 4
 """A turn of a slow submission lasts at most this many times the protocol's target."""
 _LEAST_OF_NULL = 0.05
 """Of the null runner's turn, a turn's forwards take at least: less is lost in what such turns differ by."""
+_LAUNCH_MS = 7e-4
+"""No kernel follows another sooner, and no Python call another: what takes less in a turn of many did not launch one
+for each call."""
 _RESOLUTION_MS = 1e-5
 """A latency is never reported below this: the null runner's turn can be the longer one for an all but empty kernel."""
 
@@ -70,7 +73,7 @@ class Series:
 
     def least(self, null: float) -> float:
         """What a latency is never below."""
-        return max(_RESOLUTION_MS, 0.0 if self.apart else _LEAST_OF_NULL * null / self.calls)
+        return _RESOLUTION_MS if self.apart else max(_LAUNCH_MS, _LEAST_OF_NULL * null / self.calls)
 
     def _late(self, arm: str) -> float:
         """By how much an arm's copies take longer than the null runner's, where that is more than their noise."""
@@ -361,16 +364,23 @@ def measure(job: Job) -> None:
 
     one: dict[str, float] = {}
     single_counts = False
+    unsure_ms = _SIGMAS * timer.apart_ms / timer.calls
     if singles:
         if job.device == "cpu":  # what one pair shows is mostly what else the machine did then
             singles = [merge(singles)]
         single_nulls = [timer.null_ms(series) for series in singles]
         one = {arm: _median_of_all(singles, single_nulls, arm) for arm in ("reference", "submission")}
         single_counts = _slower_in_single_calls(singles, single_nulls, submission, reference, timer.apart_ms)
+        if submission <= 1.01 * _LAUNCH_MS:
+            single_counts, unsure_ms = True, _SIGMAS * timer.apart_ms / math.sqrt(len(singles))
+            one = {arm: max(latency, unsure_ms) for arm, latency in one.items()}  # below that none can be told apart
+            job.flags.append(f"{timer.calls} calls in a row took less than as many launches: single calls count")
+        elif single_counts:
+            unsure_ms = 0.0
+            job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
         if single_counts:
             scale = (one["reference"] / one["submission"]) / ratio.value
             submission, reference = one["submission"], one["reference"]
-            job.flags.append("a call alone is slower than one of many in a row, beyond the noise: single calls count")
 
     turns_alone = job.reference_alone_single if single_counts else job.reference_alone
     alone = centre(turns_alone, statistic)
@@ -381,7 +391,6 @@ def measure(job: Job) -> None:
         # On the CPU the submission was stopped meanwhile: it is the machine that is busier now. And on a GPU runners of
         # the same code differ: what may be that is no reason to correct the value, but one to be less sure of it. Where
         # calls alone count, as they seldom do of honest code, it may be several times what a call is worth.
-        unsure_ms = 0.0 if single_counts else _SIGMAS * timer.apart_ms / timer.calls
         if job.device == "cuda" and _slowed_down(reference - unsure_ms, turns_alone):
             scale *= alone / reference
             reference = alone
