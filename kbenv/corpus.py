@@ -15,6 +15,7 @@ from typing import Any, Literal
 from kbenv.errors import ReferenceFaultError, UsageError
 from kbenv.feedback import QUOTE_PREFIX, render_feedback
 from kbenv.protocol import Protocol
+from kbenv.sandbox.judge.presence import UNSEEN
 from kbenv.verdict import Verdict
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -28,6 +29,9 @@ BEST_EFFORT = "BEST_EFFORT"
 """The constant that says why such a submission may be credited, for what it is, all the same."""
 NEEDS_PAIRS = "NEEDS_PAIRS"
 """The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
+NEEDS_SIGHT = "NEEDS_SIGHT"
+"""The constant that says that it takes a look at a runner's memory to see what a submission does; a verdict's flags say
+where the judge had none."""
 STOPPED_BY = "STOPPED_BY"
 """The constant that names the one protocol which refuses such a submission, where others need not."""
 MEMORY_AT_MOST = "MEMORY_AT_MOST"
@@ -248,6 +252,8 @@ def why_credited(case: Case, verdict: Verdict) -> str | None:
         return str(case.constants[BEST_EFFORT])
     if protocol.timing.runner_pairs < (pairs := case.constants.get(NEEDS_PAIRS, 1)):
         return f"what it does shows with {pairs} pairs of runners"
+    if NEEDS_SIGHT in case.constants and UNSEEN in verdict.flags:
+        return UNSEEN
     if case.constants.get(STOPPED_BY, protocol.name) != protocol.name:
         return f"stopped by {case.constants[STOPPED_BY]}"
     return None

@@ -10,6 +10,7 @@ import pytest
 from kbenv.corpus import TESTS, find_violation, load_case, quick, try_exploit, try_honest
 from kbenv.errors import ReferenceFaultError
 from kbenv.protocol import get_protocol
+from kbenv.sandbox.judge.presence import UNSEEN
 from kbenv.verdict import Status, Verdict
 from tests.fakes import make_verdict
 
@@ -103,6 +104,12 @@ def test_what_only_a_later_process_does_is_a_violation_where_there_is_one():
     assert find_violation("exploit", LATER, make_verdict(speedup=1.0, protocol=quick(full, "cpu"))) is not None
     alone = full.with_effort("quick")
     assert find_violation("exploit", LATER, make_verdict(speedup=1.0, protocol=alone)) is None
+
+
+def test_what_only_a_look_at_memory_shows_is_a_violation_where_the_judge_had_one():
+    case = replace(LATER, constants={"EXPECT": "TAMPERED", "NEEDS_SIGHT": True})
+    assert try_exploit(case, in_order(make_verdict(speedup=1.0))).word == "VIOLATION"
+    assert try_exploit(case, in_order(make_verdict(speedup=1.0, flags=(UNSEEN,)))).word == "noted"
 
 
 def test_an_honest_kernel_must_be_credited():
