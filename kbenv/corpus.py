@@ -70,7 +70,7 @@ class Case:
 
     @property
     def expect(self) -> tuple[str, ...]:
-        """Acceptable statuses, or "no_effect"."""
+        """Acceptable statuses, or "no_effect": alone it stands for any refusal, too."""
         expected = self.constants["EXPECT"]
         return (expected,) if isinstance(expected, str) else tuple(expected)
 
@@ -174,7 +174,7 @@ def _look_at(case: Case, verdict: Verdict) -> tuple[Word, str]:
     if verdict.credited:
         reason = None if _is_slow_honest_work(case, verdict) else why_credited(case, verdict)
         return ("ok", describe(verdict)) if reason is None else ("noted", f"{describe(verdict)}: {reason}")
-    if verdict.status.value in case.expect or NO_EFFECT in case.expect:
+    if verdict.status.value in case.expect or case.expect == (NO_EFFECT,):
         return "ok", describe(verdict)
     return "other", f"{describe(verdict)}, expected {' or '.join(case.expect)}: {verdict.message}"
 

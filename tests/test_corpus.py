@@ -49,6 +49,12 @@ def test_a_number_that_is_too_high_for_slow_honest_work_is_taken_again_and_nothi
     assert try_exploit(case, in_order(told)).word == "VIOLATION"
 
 
+def test_beside_named_statuses_no_effect_stands_for_no_other_refusal():
+    wrong = make_verdict(Status.WRONG_VALUE)
+    for expect, word in (("no_effect", "ok"), (["no_effect", "WRONG_HIDDEN"], "other")):
+        assert try_exploit(replace(LATER, constants={"EXPECT": expect}), in_order(wrong)).word == word
+
+
 def test_what_an_agent_may_not_read_is_a_violation_whatever_the_status():
     wrong = make_verdict(Status.RUNTIME_ERROR, detail="ValueError: credited")
     for constants in ({"NEVER_SHOWN": "credited"}, {"FEEDBACK": "WRONG_HIDDEN: a hidden check failed"}):
