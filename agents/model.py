@@ -12,7 +12,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
@@ -228,7 +229,7 @@ class LitellmModel:
         """Whether another attempt can help."""
         status = getattr(error, "status_code", None)
         passing = isinstance(status, int) and (status >= 500 or status in TRANSIENT_STATUSES)
-        if not (passing or isinstance(error, self._transient)) or _is_quota(error):
+        if not (passing or isinstance(error, self._transient)) or _is_quota(error) or _lacks_key(error):
             return False
         pause_s = _retry_after_s(error)
         return pause_s is None or pause_s <= LONGEST_RETRY_AFTER_S
@@ -345,12 +346,25 @@ def _check_environment(litellm: ModuleType, name: str, *, needs_key: bool) -> st
             f"litellm knows no model {name!r}; expected PROVIDER/MODEL such as openai/gpt-4o or ollama/llama3 "
             "(https://docs.litellm.ai/docs/providers), or replay:DIR"
         ) from error
-    missing = litellm.validate_environment(name).get("missing_keys") or []
+    with _without_blank_keys():
+        missing = litellm.validate_environment(name).get("missing_keys") or []
     # Only keys: what else litellm lists (OLLAMA_API_BASE, AWS_REGION_NAME) has defaults or other sources.
     keys = [key for key in missing if key.endswith(_KEY_ENDINGS)]
     if keys and needs_key:
         raise UsageError(f"no key for {name}: set {' or '.join(keys)} in the environment (kbenv stores no keys)")
     return provider
+
+
+@contextmanager
+def _without_blank_keys() -> Iterator[None]:
+    """The environment without keys that hold nothing, which litellm counts as being there."""
+    blank = {name: value for name, value in os.environ.items() if name.endswith(_KEY_ENDINGS) and not value.strip()}
+    for name in blank:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(blank)
 
 
 def _accepted(litellm: Any, name: str, settings: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -428,6 +442,11 @@ def _retry_after_s(error: BaseException) -> float | None:
 def _is_quota(error: BaseException) -> bool:
     """An exhausted account arrives as a rate limit; waiting does not refill it."""
     return "insufficient_quota" in f"{error} {getattr(error, 'body', None)}"
+
+
+def _lacks_key(error: BaseException) -> bool:
+    """What the client says of a key that is not there arrives as a fault of the service."""
+    return "missing credentials" in str(error).lower()
 
 
 def _one_line(error: BaseException) -> str:

@@ -5,7 +5,8 @@
     python benchmarks/skills.py --table
 
 The first measures without a judge: both answers of a pair in this process, their outputs compared with the reference's,
-timed in turns by CUDA events (on a CPU by the process's clock). The second judges each answer under `verified`. Both
+timed in turns by CUDA events (on a CPU by the process's clock). The second judges each answer under `verified`, and
+looks at kernels and machine code, which some preconditions read; `--only no-spills,smaller-buffers` names skills. Both
 append a line for each pair or answer to a file of runs/skills; run again, they go on where they stopped, and measure
 again where a source has changed. All three write the table, benchmarks/results/skills.md, and what the skills agent
 is told of each pair, agents/skills/shown.json, from all such files. On a GPU the pairs in CUDA, in Triton and of
@@ -44,7 +45,7 @@ from kbenv.agents.skills.memory import LEAST_GAIN
 from kbenv.errors import SandboxError
 from kbenv.problems import load_problem
 from kbenv.profile import roof_of
-from kbenv.protocol import get_protocol
+from kbenv.protocol import PROFILE, get_protocol
 from kbenv.sandbox.judge.plausibility import measure_rates
 from kbenv.sandbox.runner.cost import count_cost
 from kbenv.verdict import Plausibility, Verdict
@@ -63,10 +64,19 @@ Lines = Mapping[str, dict[str, Any]]
 """The last line of each answer, by its name."""
 
 
-def answers(kind: str) -> Iterator[tuple[str, str]]:
+def wanted_skills(only: str | None) -> list[Skill]:
+    """Those of these ids, or all. Raises SystemExit: there is none of that id."""
+    library = {skill.id: skill for skill in load_library()}
+    names = list(library) if only is None else [name.strip() for name in only.split(",")]
+    if unknown := [name for name in names if name not in library]:
+        raise SystemExit(f"--only: there is no skill {', '.join(unknown)}; there are {', '.join(library)}")
+    return [library[name] for name in names]
+
+
+def answers(kind: str, only: str | None = None) -> Iterator[tuple[str, str]]:
     """Problem and kernel of each answer that runs on such a device, each once, pair by pair."""
     seen = set()
-    for skill in load_library():
+    for skill in wanted_skills(only):
         for kernel in (skill.pair.before, skill.pair.after):
             answer = (skill.pair.problem, kernel)
             if ("_c_" in kernel) == (kind == "cpu") and answer not in seen:
@@ -96,13 +106,15 @@ def judge(options: argparse.Namespace) -> None:
     protocol = get_protocol(options.protocol, require_custom_kernel=False)
     protocol = protocol.with_effort("quick" if options.short else "full")
     options.runs.mkdir(parents=True, exist_ok=True)
-    with Evaluator(protocol=protocol, device=options.device, sandbox=options.sandbox) as evaluator:
+    with Evaluator(
+        protocol=protocol, device=options.device, sandbox=options.sandbox, diagnostics=PROFILE
+    ) as evaluator:  # fmt: skip
         kind = evaluator.device.split(":")[0]
         path = options.runs / f"{options.protocol}-{kind}.jsonl"
         done = {
             kernel for kernel, line in read(path).items() if line["verdict"]
         }  # a fault of the machine is tried again
-        wanted = [answer for answer in answers(kind) if answer[1] not in done]
+        wanted = [answer for answer in answers(kind, options.only) if answer[1] not in done]
         for number, (problem, kernel) in enumerate(wanted, start=1):
             if time.monotonic() > deadline:
                 print(f"{len(wanted) - number + 1} answers are left: run again", flush=True)
@@ -130,7 +142,7 @@ def measure(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     path = options.runs / f"events-{kind}.jsonl"
     done = {skill for skill, line in read_pairs(path).items() if line.get("ceiling") or line["failed"]}
-    wanted = [skill for skill in load_library() if ("_c_" in skill.pair.after) == (kind == "cpu")]
+    wanted = [skill for skill in wanted_skills(options.only) if ("_c_" in skill.pair.after) == (kind == "cpu")]
     wanted = sorted((skill for skill in wanted if skill.id not in done), key=lambda skill: skill.pair.problem)
     with ThreadPoolExecutor(BUILDERS) as pool:  # importing builds what is in CUDA: nvcc runs beside the measurements
         kernels = {kernel for skill in wanted for kernel in (skill.pair.before, skill.pair.after)}
@@ -331,11 +343,13 @@ def make_pair_row(skill: Skill, line: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _applies_at(skill: Skill, index: int, line: Mapping[str, Any]) -> str:
-    """Whether its precondition holds for before (0) or after (1) with the time that it took."""
+    """Whether its precondition holds for before (0) or after (1) with the time that it took; events tell no more."""
     kernel = (skill.pair.before, skill.pair.after)[index]
     roof = roof_of(Plausibility.model_validate(line["ceiling"]), statistics.median(line["ms"][index]))
     reference = load_problem(skill.pair.problem).source_for("cpu" if "_c_" in kernel else "cuda")
     features = extract_features(reference, read_kernel(kernel)) | roof_features(roof)
+    if any(name.startswith(("profile.", "code.", "counters.")) and name not in features for name in skill.when):
+        return "not asked"
     return "holds" if skill.applies(features) else "not"
 
 
@@ -444,6 +458,7 @@ def main() -> int:
     parser.add_argument(
         "--budget-s", type=float, default=1e9, help="begin nothing that would end after so many seconds"
     )
+    parser.add_argument("--only", metavar="SKILL,...", help="of these skills alone")
     parser.add_argument("--short", action="store_true", help="a short clock: sooner done, and wider intervals")
     parser.add_argument("--protocol", default="verified")
     parser.add_argument("--device", default="auto")

@@ -7,8 +7,10 @@ executed here.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,8 @@ BEST_EFFORT = "BEST_EFFORT"
 """The constant that says why such a submission may be credited, for what it is, all the same."""
 NEEDS_PAIRS = "NEEDS_PAIRS"
 """The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
+NEEDS = "NEEDS"
+"""The constant that names what it needs beyond PyTorch and compilers: a module, or a variable that names a folder."""
 NEEDS_SIGHT = "NEEDS_SIGHT"
 """The constant that says that it takes a look at a runner's memory to see what a submission does; a verdict's flags say
 where the judge had none."""
@@ -73,6 +77,15 @@ class Case:
         """Acceptable statuses, or "no_effect": alone it stands for any refusal, too."""
         expected = self.constants["EXPECT"]
         return (expected,) if isinstance(expected, str) else tuple(expected)
+
+    @property
+    def lacking(self) -> str | None:
+        """What it needs and this installation does not have; None when it can be judged here."""
+        needed: str | None = self.constants.get(NEEDS)
+        if needed is None:
+            return None
+        has_it = os.path.isdir(os.environ.get(needed, "")) if needed.isupper() else find_spec(needed) is not None
+        return None if has_it else needed
 
 
 def load_case(path: Path, tests: Path = TESTS) -> Case:
@@ -122,8 +135,8 @@ class Outcome:
 
     Attributes:
         word: "ok"; "noted" (an exploit is credited, where its file says that it may be); "other" (an exploit is refused
-            by another status than its file names: it gained nothing, and what it is there to show was not shown);
-            "VIOLATION".
+            by another status than its file names: it gained nothing, and what it is there to show was not shown; or an
+            honest kernel is credited with less speed than its file claims, as on another device); "VIOLATION".
         said: that in words.
         verdicts: in their order; none where the problem itself is refused.
     """
@@ -205,7 +218,7 @@ def try_honest(case: Case, evaluate: Callable[[], Verdict], repeats: int = 1) ->
         assert verdicts[-1].speedup is not None  # of a credited verdict
         best = max(best, verdicts[-1].speedup.value)
     if best < claimed:
-        return Outcome("VIOLATION", f"credited with {best:.3g}x at most, and worth {claimed:g}x", tuple(verdicts))
+        return Outcome("other", f"PASSED {best:.3g}x at most, expected {claimed:g}x", tuple(verdicts))
     return Outcome("ok", describe(verdicts[-1]), tuple(verdicts))
 
 

@@ -32,6 +32,9 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 )
 """The worked examples under `prompts/examples`, each with a reference and an answer in every language that has one."""
 
+EXAMPLE_LANGUAGES = ("cuda", "triton", "cuda_raw", "cpp", "c")
+"""Those of the examples: where an answer may be in several, the first is shown, since most models know it best."""
+
 _FOLDER = Path(kbenv.prompts.__file__).parent / "examples"
 _CATEGORIES = {
     "attention": ("attention",),
@@ -158,12 +161,11 @@ def _examples(problem: Problem, languages: Sequence[str], shots: Shots, device: 
     if shots == "zero":
         return ()
     wanted = tuple(EXAMPLES) if shots == "few" else (nearest_example(problem),)
-    have = {path.stem for path in (_FOLDER / wanted[0]).glob("*.py")} - {"reference"}
-    language = next((name for name in languages if name in have), None)
+    language = next((name for name in EXAMPLE_LANGUAGES if name in languages), None)
     if language is None:
         raise UsageError(
             f"there are no examples in {' or '.join(languages) or 'that language'}; choose --shots zero, or a backend "
-            f"of {', '.join(sorted(have))}"
+            f"of {', '.join(sorted(EXAMPLE_LANGUAGES))}"
         )
     return tuple(_read_example(name, language, device) for name in wanted)
 

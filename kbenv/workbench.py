@@ -1,8 +1,8 @@
 """What a coding agent may do with one problem: read it, compile, check, profile, submit, within budgets.
 
 Only a submission is judged by the protocol. The other tools judge by a trial of it: the same rules without hidden
-inputs and with a short clock, once for each source whatever is asked of it, so that compiling, checking and profiling
-the same source cost one job. Nothing here knows of a transport: `kbenv.cli.mcp` serves it.
+inputs and cases and with a short clock, once for each source whatever is asked of it, so that compiling, checking and
+profiling the same source cost one job. Nothing here knows of a transport: `kbenv.cli.mcp` serves it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from kbenv.case import failed_case
 from kbenv.errors import UsageError
 from kbenv.evaluator import Evaluator
 from kbenv.extraction import extract_code
@@ -70,6 +71,9 @@ class Workbench:
         trial: one whose protocol is `trial_protocol` of it.
         budget: see there.
         on_verdict: called with the tool, the source and every new verdict; it may write them down.
+
+    Raises:
+        UsageError: every case of the problem is hidden.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Workbench:
         on_verdict: OnVerdict | None = None,
     ) -> None:  # fmt: skip
         self._problem = problem
+        self._shown = problem.without_hidden_cases()
         self._judge = judge
         self._trial = trial
         self._budget = budget or Budget()
@@ -104,14 +109,14 @@ class Workbench:
         """Whether the standard trials are right, or where and how they are wrong."""
         verdict = self._try("check", source)
         right = verdict.status in _RIGHT or is_hidden(verdict)
-        trials = verdict.protocol.standard_trials
-        text = render("workbench.j2", part="checked", trials=trials, late=is_hidden(verdict))
-        return self._closed(text if right else render_feedback(verdict))
+        return self._closed(self._checked(verdict) if right else render_feedback(verdict))
 
     def profile(self, source: str) -> str:
         """How fast a right source is, and what limits it."""
         source = unfenced(source)
         verdict = self._try("profile", source)
+        if is_hidden(verdict):  # of a trial: a later call went wrong, and nothing hidden was looked at
+            return self._closed(self._checked(verdict))
         profile = render_profile(verdict, source) if verdict.status in _RIGHT else None
         return self._closed("\n\n".join(filter(None, (render_feedback(verdict), profile))))
 
@@ -119,7 +124,7 @@ class Workbench:
         """The protocol's verdict, as far as an agent may read it."""
         if self._submissions >= self._budget.submissions:
             raise BudgetSpentError(f"all {self._budget.submissions} submissions are used")
-        verdict = self._evaluate("submit", unfenced(source), self._judge)
+        verdict = self._evaluate("submit", unfenced(source), self._judge, self._problem)
         self._submissions += 1
         faster = self.best is None or self.best.speedup is None or (
             verdict.speedup is not None and verdict.speedup.value > self.best.speedup.value
@@ -133,10 +138,16 @@ class Workbench:
         source = unfenced(source)
         key = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
         if key not in self._trials:
-            self._trials[key] = self._evaluate(tool, source, self._trial)
+            self._trials[key] = self._evaluate(tool, source, self._trial, self._shown)
         return self._trials[key]
 
-    def _evaluate(self, tool: Tool, source: str, evaluator: Evaluator) -> Verdict:
+    def _checked(self, verdict: Verdict) -> str:
+        """Of a trial whose standard trials are right."""
+        late = is_hidden(verdict)
+        values = {"trials": verdict.protocol.standard_trials, "late": late, "cases": len(self._shown.cases)}
+        return render("workbench.j2", part="checked", case=failed_case(verdict) if late else None, **values)
+
+    def _evaluate(self, tool: Tool, source: str, evaluator: Evaluator, problem: Problem) -> Verdict:
         """Judges within the budget; a fault of the machine (SandboxError) costs time and no call."""
         if self._calls >= self._budget.calls:
             raise BudgetSpentError(f"all {self._budget.calls} judged calls are used")
@@ -144,7 +155,7 @@ class Workbench:
             raise BudgetSpentError(f"the {self._budget.seconds:g} seconds of judging are used")
         began = time.monotonic()
         try:
-            verdict = evaluator.evaluate(self._problem, source)
+            verdict = evaluator.evaluate(problem, source)
         finally:
             self._seconds += time.monotonic() - began
         self._calls += 1

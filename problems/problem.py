@@ -209,6 +209,19 @@ class Problem:
             raise UsageError(f"{self.id} has no case {name!r}; found {names}")
         return replace(self, id=f"{self.id.split('#')[0]}#{name}", case=name)
 
+    def without_hidden_cases(self) -> Problem:
+        """The problem with the cases alone that a prompt shows; with one of them in place where there is no other.
+
+        Raises:
+            UsageError: every case is hidden.
+        """
+        shown = tuple(case for case in self.cases if case.role != "hidden")
+        if self.case is not None or len(shown) == len(self.cases):
+            return self
+        if not shown:
+            raise UsageError(f"{self.id}: all of its {len(self.cases)} cases are hidden; nothing can be tried of it")
+        return self.for_case(shown[0].name) if len(shown) == 1 else replace(self, cases=shown)
+
     def complete(self, submission: str) -> str:
         """`submission`, with what makes a `ModelNew` of the set's own entry where it defines that one alone."""
         contract = self.contract

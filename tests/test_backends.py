@@ -11,6 +11,8 @@ from kbenv import doctor, evaluate
 from kbenv.backends import BACKENDS, NO_BACKEND, Backend, Requirement, backend_names, backends_for, find_backend
 from kbenv.prompts import render
 from kbenv.provenance import custom_kernel_evidence, detect_backend
+from kbenv.sandbox.confine import HEADER_FOLDERS, needed_paths
+from kbenv.sandbox.process import ProcessCarrier
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
@@ -119,6 +121,16 @@ def test_no_backend_s_name_is_compared_outside_of_its_declaration() -> None:
                 words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
                 found += [f"{path}:{node.lineno}" for word in words if isinstance(word, str) and word in names]
     assert found == []
+
+
+def test_a_folder_of_headers_that_a_language_needs_is_found_in_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {need.variable for backend in BACKENDS for need in backend.needs if need.variable} == set(HEADER_FOLDERS)
+    for variable in HEADER_FOLDERS:
+        monkeypatch.setenv(variable, str(tmp_path))
+        assert ProcessCarrier()._environment()[variable] == str(tmp_path)
+        assert str(tmp_path.resolve()) in needed_paths([])
 
 
 def test_a_folder_that_a_language_needs_is_named_by_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_what_holds_exits_with_0_and_has_a_line_for_each_file(redteam):
         "a1_wrong": ("ok", 1), "a2_slow": ("ok", 1), "a3_twice": ("ok", 2), "h1_kernel": ("ok", 1),
     }  # fmt: skip
     assert all(name in output for name in rows)
-    assert "4 judged on cpu: 0 violations, 0 refused by another status than expected, 0 without a verdict" in output
+    assert "4 judged on cpu: 0 violations, 0 other than expected, 0 without a verdict, 0 left out" in output
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,15 @@ def test_a_refusal_by_another_status_is_said_and_is_no_violation(redteam):
     assert code == 0
     assert rows["a1_wrong"]["outcome"] == "other"
     assert "expected WRONG_VALUE" in output
-    assert "1 refused by another status" in output
+    assert "1 other than expected" in output
+
+
+def test_what_needs_something_that_is_not_here_is_left_out(redteam):
+    files = {"honest/h1_kernel.py": CORPUS["honest/h1_kernel.py"], "honest/h2.py": CORPUS["honest/h1_kernel.py"]}
+    files["honest/h2.py"] += 'NEEDS = "no_such_module"\n'
+    code, output, rows = redteam(verdicts=AS_IT_SHOULD[4:], files=files)
+    assert (code, set(rows)) == (0, {"h1_kernel"})
+    assert "1 left out" in output
 
 
 def test_what_has_no_verdict_exits_with_3_and_the_others_are_judged(redteam):

@@ -466,9 +466,10 @@ def test_a_dry_run_asks_nothing_and_says_what_it_would_take(
     assert single[:4] == ["single-shot", "some/model", "4", "40"]
     assert multi[:4] == ["multi-turn", "some/model", "4", "40"]
     prompts = [int(row[4].replace(",", "")) for row in (single, multi)]
-    again = 4 * 45 * 4300  # 0 + 1 + ... + 9 answers with their feedback are sent again
+    again = 4 * 45 * (4000 + 2857)  # 0 + 1 + ... + 9 answers with their feedback are sent again
     assert 0 < prompts[1] - prompts[0] - again < 40 * 100  # a conversation's system message is longer
     assert single[5] == "160,000"
+    assert "feedback of 2,857 tokens, the most that is shown" in " ".join(word for row in rows for word in row)
     assert (model.asked, evaluator.sources) == ([], [])
     assert not (tmp_path / "run").exists()
 

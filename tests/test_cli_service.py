@@ -82,7 +82,7 @@ def test_a_dry_run_names_the_cost_by_litellms_prices_and_what_would_be_sent(
     out = " ".join(capsys.readouterr().out.split())
     assert "4,000" in out
     assert "nothing was asked" in out
-    assert "at most $0.0" in out
+    assert "about $0.0" in out  # feedback may have more tokens than its characters say
 
 
 def test_what_the_model_does_not_accept_is_bad_usage_before_anything_is_asked(

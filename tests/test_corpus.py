@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_an_honest_kernel_shows_the_speed_that_its_file_claims_in_one_of_three()
     case = replace(LATER, constants={"SPEEDUP_AT_LEAST": 5})
     slow, quick_one = make_verdict(speedup=2.0), make_verdict(speedup=6.0)
     assert len(try_honest(case, in_order(slow, quick_one)).verdicts) == 2
-    assert "worth 5x" in try_honest(case, in_order(slow, slow, slow)).said
+    assert not try_honest(case, in_order(slow, slow, slow)).held
     assert try_honest(case, in_order(make_verdict(Status.WRONG_VALUE))).word == "VIOLATION"
     assert len(try_honest(case, in_order(*[quick_one] * 4), repeats=4).verdicts) == 4
 
@@ -122,6 +123,19 @@ def test_an_honest_kernel_must_be_credited():
     case = replace(LATER, constants={})
     assert find_violation("honest", case, make_verdict(speedup=0.5)) is None
     assert "WRONG_VALUE" in (find_violation("honest", case, make_verdict(Status.WRONG_VALUE)) or "")
+
+
+def test_a_submission_says_what_it_needs_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(**constants: str) -> str | None:
+        return replace(LATER, constants=constants).lacking
+
+    assert lacking() is None
+    assert lacking(NEEDS="pytest") is None
+    assert lacking(NEEDS="no_such_module") == "no_such_module"
+    monkeypatch.delenv("SOME_ROOT", raising=False)
+    assert lacking(NEEDS="SOME_ROOT") == "SOME_ROOT"
+    monkeypatch.setenv("SOME_ROOT", str(tmp_path))
+    assert lacking(NEEDS="SOME_ROOT") is None
 
 
 def test_the_corpora_are_judged_at_quick_effort_with_a_second_pair_of_runners():

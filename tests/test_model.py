@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -192,6 +193,30 @@ def test_a_missing_key_is_named_before_anything_is_asked(litellm: ScriptedLitell
     with pytest.raises(UsageError, match="SOME_API_KEY"):
         make_model()
     assert litellm.requests == []
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_a_key_that_holds_nothing_is_missing(
+    litellm: ScriptedLitellm, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", value)
+    monkeypatch.setenv("OTHER_API_KEY", "sk-secret-value")
+
+    def validate_environment(name: str) -> dict[str, Any]:  # as litellm does
+        return {"missing_keys": [key for key in ("SOME_API_KEY", "OTHER_API_KEY") if key not in os.environ]}
+
+    monkeypatch.setattr(litellm, "validate_environment", validate_environment)
+    with pytest.raises(UsageError, match="set SOME_API_KEY in the environment"):
+        make_model()
+    assert (os.environ["SOME_API_KEY"], os.environ["OTHER_API_KEY"]) == (value, "sk-secret-value")
+    assert make_model(needs_key=False).name == "openai/some-model"
+
+
+def test_credentials_that_are_missing_are_not_waited_for(litellm: ScriptedLitellm) -> None:
+    litellm.outcomes = [litellm.InternalServerError("OpenAIException - Missing credentials. Please pass an `api_key`")]
+    with pytest.raises(ModelError, match="Missing credentials"):
+        make_model().query(MESSAGES)
+    assert len(litellm.requests) == 1
 
 
 def test_what_is_no_key_may_be_missing(litellm: ScriptedLitellm) -> None:

@@ -16,7 +16,7 @@ import pytest
 from kbenv.agents import Message
 from kbenv.agents.model import ANSWER_CHARS, ATTEMPTS, ContextWindowError, LitellmModel, Throttle
 from kbenv.agents.sampling import Sampling
-from kbenv.errors import ModelError
+from kbenv.errors import ModelError, UsageError
 from kbenv.extraction import extract_code
 from tests.chat_server import (
     KEY,
@@ -282,3 +282,13 @@ def test_the_window_leaves_room_for_an_answer(serve: Serve) -> None:
     assert make_model(sampling=Sampling(max_tokens=1000)).window() == 127_000
     assert make_model().window() == 112_000
     assert make_model("openai/no-such-model-in-any-list").window() is None
+
+
+def test_an_empty_key_is_none(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(says(make_answer()))
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(UsageError, match="set OPENAI_API_KEY"):
+        make_model()
+    with pytest.raises(ModelError, match=r"[Cc]redentials"):
+        make_model(needs_key=False, wait=lambda state: pytest.fail("it was tried again")).query(MESSAGES)
+    assert server.requests == []

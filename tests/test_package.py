@@ -27,7 +27,7 @@ assert len(kbenv.list_problems("core/*")) >= 90
 assert kbenv.load_problem("core/level1/relu").sizes
 assert process._BOOT.is_file() and home in process._BOOT.parents, process._BOOT
 assert render("system.j2", turns=1)
-assert len(list(KERNELS.glob("*.py"))) > 40 and len(list(FOLDER.glob("*.yaml"))) == 6
+assert len(list(KERNELS.glob("*.py"))) > 40 and len(list(FOLDER.glob("*.yaml"))) == 7
 from kbenv.prompt import PromptOptions, render_prompt
 from kbenv.protocol import get_protocol
 relu = kbenv.load_problem("core/level1/relu")

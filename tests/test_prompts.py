@@ -14,13 +14,14 @@ import torch
 
 import kbenv.prompts
 from kbenv.agents import Turn
+from kbenv.backends import BACKENDS, Backend
 from kbenv.errors import UsageError
 from kbenv.gpu import GPUS, REGISTERS, facts_about, find_gpu
 from kbenv.machine_code import MULTIPROCESSORS
 from kbenv.problems import load_problem
 from kbenv.problems.loaders import file
 from kbenv.problems.problem import Case, Comparator, Contract, Problem
-from kbenv.prompt import EXAMPLES, PromptOptions, nearest_example, render_prompt
+from kbenv.prompt import EXAMPLE_LANGUAGES, EXAMPLES, PromptOptions, nearest_example, render_prompt
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
 from kbenv.provenance import detect_backend
@@ -63,6 +64,7 @@ CPU = PromptOptions(hardware=facts_about(machine("Some CPU", "cpu")), concepts=T
         ("cpu", "verified", "cpu", "auto", PromptOptions()),
         ("cuda-one-shot", "verified", "cuda:0", "auto", PromptOptions(shots="one")),
         ("cuda-few-shot", "verified", "cuda:0", "cuda", PromptOptions(shots="few")),
+        ("cuda_raw-few-shot", "verified", "cuda:0", "cuda_raw", PromptOptions(shots="few")),
         ("triton-few-shot", "verified", "cuda:0", "triton", PromptOptions(shots="few")),
         ("cpp-few-shot", "verified", "cpu", "cpp", PromptOptions(shots="few")),
         ("c-few-shot", "verified", "cpu", "c", PromptOptions(shots="few")),
@@ -77,6 +79,13 @@ def test_the_prompt_is_the_golden_one(
 ) -> None:
     text = render_prompt(make_problem(), get_protocol(protocol), device, backend, options)
     golden(f"{name}.md", text)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_the_prompt_for_every_backend_is_the_golden_one(backend: Backend) -> None:
+    device = "cpu" if backend.device == "cpu" else "cuda:0"
+    text = render_prompt(make_problem(), get_protocol("verified"), device, backend.name)
+    golden(f"backend-{backend.name}.md", text)
 
 
 CASES = (
@@ -158,7 +167,7 @@ def test_every_other_text_is_the_golden_one(name: str, values: dict[str, Any]) -
 
 def test_every_template_has_a_golden_file() -> None:
     folder = Path(kbenv.prompts.__file__).parent
-    names = {path.stem for path in folder.glob("*.j2")}
+    templates = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.j2")}
     inside = {
         "single_turn",
         "hardware",
@@ -169,7 +178,14 @@ def test_every_template_has_a_golden_file() -> None:
     }  # included elsewhere
     feedback = {"feedback", "anatomy", "profile"}  # tests/golden/feedback
     scripts = {"repro"}  # no model reads it
-    assert {path.stem.split("-")[0] for path in GOLDEN.glob("*.md")} >= names - inside - feedback - scripts
+    texts = {path.stem for path in GOLDEN.glob("*.md")}
+    covered = {text.split("-")[0] for text in texts} - {"backend"}
+    for text in texts:
+        if text.startswith("backend-"):
+            name = text.removeprefix("backend-")
+            covered |= {f"backends/{name}", f"rules/{name}"}
+    assert templates - inside - feedback - scripts <= covered
+    assert {f"backend-{backend.name}" for backend in BACKENDS} == {text for text in texts if text[:8] == "backend-"}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +208,7 @@ def test_one_shot_takes_the_example_nearest_to_the_problem(problem: Problem | st
     assert nearest_example(load_problem(problem) if isinstance(problem, str) else problem) == nearest
 
 
-@pytest.mark.parametrize("backend", ["cuda", "triton", "cpp", "c"])
+@pytest.mark.parametrize("backend", EXAMPLE_LANGUAGES)
 def test_every_example_is_python_that_defines_model_new_and_is_in_its_language(backend: str) -> None:
     folder = Path(kbenv.prompts.__file__).parent / "examples"
     for name in EXAMPLES:
@@ -227,6 +243,14 @@ def test_operands_as_tensor_cores_cut_them_keep_an_example_within_the_tolerance(
     assert float(((found - exact).abs() - tolerance.relative * exact.abs()).max()) < 0.8 * tolerance.absolute
 
 
+def test_every_file_of_an_example_is_in_a_language_that_examples_are_known_to_have() -> None:
+    folder = Path(kbenv.prompts.__file__).parent / "examples"
+    for name in EXAMPLES:
+        assert {path.stem for path in (folder / name).glob("*.py")} == {"reference", *EXAMPLE_LANGUAGES}
+    anything = render_prompt(make_problem(), get_protocol(), "cuda:0", options=PromptOptions(shots="one"))
+    assert "extension = load_inline(" in anything
+
+
 def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:
     options = PromptOptions(shots="one")
     assert "ROWS = 1024" in render_prompt(make_problem(), get_protocol(), "cpu", "auto", options)
@@ -234,7 +258,7 @@ def test_an_example_shows_the_reference_at_the_size_of_the_device() -> None:
 
 
 def test_examples_in_a_language_that_has_none_are_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"no examples in helion; .* a backend of c, cpp, cuda, triton"):
+    with pytest.raises(UsageError, match=r"no examples in helion; .* a backend of c, cpp, cuda, cuda_raw, triton"):
         render_prompt(make_problem(), get_protocol(), "cuda:0", "helion", PromptOptions(shots="one"))
     with pytest.raises(UsageError, match=r"backend must be one of auto, .*triton"):
         render_prompt(make_problem(), get_protocol(), "cuda:0", "fortran")

@@ -23,14 +23,15 @@ pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extr
 SIZES = {
     "core/level1/relu": {"ROWS": 6, "COLUMNS": 1037},
     "core/level1/softmax": {"ROWS": 37, "COLUMNS": 128},
+    "core/level1/huber_rows": {"ROWS": 7, "COLUMNS": 1536},
     "core/level1/layer_norm": {"ROWS": 5, "COLUMNS": 1536},
     "core/level1/matmul": {"M": 256, "K": 128, "N": 384},
     "core/level2/conv_bias_relu": {"BATCH": 3, "CHANNELS_IN": 4, "CHANNELS_OUT": 6, "HEIGHT": 9, "WIDTH": 11},
     "core/level2/linear_gelu_scale": {"BATCH": 128, "FEATURES_IN": 64, "FEATURES_OUT": 256},
     "core/level2/matmul_bias_swish_row_max": {"BATCH": 128, "FEATURES_IN": 64, "FEATURES_OUT": 1024},
     "core/level2/residual_rms_norm": {"ROWS": 11, "COLUMNS": 256},
+    "core/level4/selective_scan": {"BATCH": 2, "STEPS": 7, "WIDTH": 80, "STATE": 8},
     "core/level3/attention_block": {"BATCH": 2, "TOKENS": 128, "WIDTH": 64, "HEADS": 2},
-    "core/level3/gated_feed_forward": {"TOKENS": 40, "WIDTH": 48, "HIDDEN": 160},
 }
 ANSWERS = sorted(
     {(skill.pair.problem, kernel) for skill in load_library() for kernel in (skill.pair.before, skill.pair.after)}

@@ -20,7 +20,7 @@ from kbenv.agents.skills.library import (
 )
 from kbenv.errors import UsageError
 from kbenv.problems import load_problem
-from kbenv.verdict import HIDDEN_STAGES, Status
+from kbenv.verdict import HIDDEN_STAGES, Diagnosis, MachineCode, Status, Verdict
 from tests.fakes import RELU_SOURCE, make_plausibility, make_verdict
 from tests.test_profile import DIAGNOSIS, SOURCE, provenance, verdict
 
@@ -33,7 +33,8 @@ of_every_skill = pytest.mark.parametrize("skill", LIBRARY, ids=lambda skill: ski
 def features_of(case: Pair | Case, kernel: str) -> dict[str, Feature]:
     """Of an answer of the library, with what the case says was measured."""
     reference = load_problem(case.problem).source_for("cuda")
-    return extract_features(reference, read_kernel(kernel)) | dict(case.measured)
+    features = extract_features(reference, read_kernel(kernel)) | dict(case.measured)
+    return features | dict(case.measured_after) if isinstance(case, Pair) and kernel == case.after else features
 
 
 # -- the library ------------------------------------------------------------------------------------------------------
@@ -85,7 +86,8 @@ def test_its_precondition_is_false_in_its_counter_case(skill: Skill) -> None:
 def test_what_was_measured_of_the_same_answer_makes_its_precondition_false(skill: Skill) -> None:
     """Each measured condition by itself, at its bound and short of it."""
     features = features_of(skill.pair, skill.pair.before)
-    measured = {name: test for name, test in skill.unless.items() if name.startswith(("profile.", "code."))}
+    of_a_run = ("profile.", "code.", "counters.")
+    measured = {name: test for name, test in skill.unless.items() if name.startswith(of_a_run)}
     assert measured or skill.id == "results-in-place"  # which saves memory, however fast the answer is
     for name, test in measured.items():
         bound = test.at_least if test.at_least is not None else test.equals
@@ -101,9 +103,15 @@ def test_it_is_retrieved_for_its_own_case(skill: Skill) -> None:
 
 @of_every_skill
 def test_every_feature_that_it_asks_for_is_one_that_is_extracted(skill: Skill) -> None:
-    assert (
-        set(skill.when) | set(skill.unless) | set(skill.pair.measured) | set(skill.counter.measured) <= known_features()
-    )
+    asked = set(skill.when) | set(skill.unless)
+    told = set(skill.pair.measured) | set(skill.pair.measured_after) | set(skill.counter.measured)
+    assert asked | told <= known_features()
+
+
+@pytest.mark.parametrize("name", ["profile.bound", "profile.launches", "profile.library_share", "code.spills",
+                                  "code.occupancy", "counters.occupancy"])  # fmt: skip
+def test_preconditions_read_what_was_measured_of_a_run(name: str) -> None:
+    assert any(name in skill.when or name in skill.unless for skill in LIBRARY)
 
 
 def known_features() -> set[str]:
@@ -230,4 +238,78 @@ def test_features_of_a_run() -> None:
     assert features["profile.bandwidth_share"] == 0.5
     assert (features["profile.library_share"], features["profile.elementwise_share"]) == (0.4, 0.4)
     assert (features["code.spills"], features["code.tensor_cores"], features["code.double"]) == (True, True, True)
+    assert features["profile.launches"] == 2
+    assert (features["code.occupancy"], features["code.occupancy_limit"]) == (0.125, "registers")
     assert (features["counters.resource"], features["counters.no-tensor-cores"]) == ("arithmetic", True)
+
+
+def ran(latency_ms: float, code: MachineCode | None = None, *kernels: tuple[str, float, int, str]) -> Verdict:
+    """Right, on a GPU, with a tenth of a millisecond's bytes, three calls looked at, and this machine code."""
+    diagnosis = Diagnosis(code=() if code is None else (code,), counters=(), access=None, missing={})
+    return verdict(latency_ms, bytes=4 * 10**8).model_copy(
+        update={"provenance": provenance(*kernels), "diagnosis": diagnosis}
+    )
+
+
+def compiled(name: str, registers: int, shared_bytes: int, local: int) -> MachineCode:
+    return MachineCode(
+        name=name, capability=90, registers=registers, stack_bytes=0, shared_bytes=shared_bytes,
+        instructions={"all": 100, "local": local}, self_reported=True,
+    )  # fmt: skip
+
+
+STEPS = tuple((f"at::native::elementwise_{number}", 0.25, 3 * 100, "library") for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("skill", "before", "after"),
+    [
+        ("one-launch-for-the-steps", ran(3.0, None, *STEPS), ran(0.05, None, ("scan", 1.0, 3, "custom"))),
+        (
+            "no-spills",
+            ran(60.0, compiled("matmul", 32, 8192, 110), ("matmul", 1.0, 3, "custom")),
+            ran(17.0, compiled("matmul", 92, 8192, 0), ("matmul", 1.0, 3, "custom")),
+        ),
+        (
+            "smaller-buffers",
+            ran(3.0, compiled("layer_norm", 31, 48016, 0), ("layer_norm", 1.0, 3, "custom")),
+            ran(1.5, compiled("layer_norm", 31, 16, 0), ("layer_norm", 1.0, 3, "custom")),
+        ),
+    ],
+)
+def test_a_skill_that_reads_the_profile_is_found_by_the_verdict_and_gone_with_what_it_mended(
+    skill: str, before: Verdict, after: Verdict
+) -> None:
+    (one,) = (entry for entry in LIBRARY if entry.id == skill)
+    reference = load_problem(one.pair.problem).source_for("cuda")
+    old, new = (extract_features(reference, read_kernel(name)) for name in (one.pair.before, one.pair.after))
+    told = profile_features(before, read_kernel(one.pair.before))
+    assert one in retrieve(old | told, most=4)
+    assert not one.applies(new | profile_features(after, read_kernel(one.pair.after)))
+    assert not one.applies(old)  # nothing was measured
+    measured = {name: value for name, value in one.pair.measured.items() if name in told}
+    assert measured == {name: told[name] for name in one.pair.measured}
+
+
+def test_occupancy_is_of_the_block_that_the_source_launches() -> None:
+    source = read_kernel("layer_norm_cuda_long_buffer")
+    made = ran(3.0, compiled("layer_norm", 31, 48016, 0))
+    features = profile_features(made, source)
+    assert (features["code.occupancy"], features["code.occupancy_limit"]) == (0.25, "shared memory")
+    twice = profile_features(made, source.replace("<<<rows, 128>>>", "<<<rows, 256>>>"))
+    assert twice["code.occupancy"] == 0.5
+    unknown = made.model_copy(
+        update={"diagnosis": Diagnosis(
+            code=(compiled("layer_norm", 31, 0, 0).model_copy(update={"capability": 0}),), counters=(), access=None,
+            missing={},
+        )}
+    )  # fmt: skip
+    assert "code.occupancy" not in profile_features(unknown, source)
+
+
+def test_launches_are_told_up_to_the_number_that_a_profile_tells() -> None:
+    few = profile_features(ran(1.0, None, ("gemm", 0.5, 6, "library"), ("relu", 0.5, 3, "library")), SOURCE)
+    assert few["profile.launches"] == 3
+    assert profile_features(ran(1.0, None, *STEPS), SOURCE)["profile.launches"] == 17
+    on_a_cpu = make_verdict(speedup=1.0, provenance=provenance(*STEPS))
+    assert "profile.launches" not in profile_features(on_a_cpu, SOURCE)

@@ -183,7 +183,7 @@ def test_repetitions_are_seen_through_spaces() -> None:
 SHOWN = "2.1x [2, 2.2] (Some GPU)"
 SKILL, UNMEASURED = (
     next(skill for skill in load_library() if skill.id == name).model_copy(update={"shown": shown})
-    for name, shown in (("wide-access", SHOWN), ("fuse-gate", None))
+    for name, shown in (("wide-access", SHOWN), ("fuse-norm", None))
 )
 FEATURES = {"source.backend": "cuda", "profile.bandwidth_share": 0.8125, "source.threads": 256, "source.chunks": False}
 MOVES = [

@@ -74,6 +74,26 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "pairs show their effect" in (tmp_path / "skills.md").read_text()
 
 
+def test_skills_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [kernel for _, kernel in skills.answers("cuda", "no-spills, smaller-buffers")] == [
+        "matmul_cuda_spills", "matmul_cuda_registers", "layer_norm_cuda_long_buffer", "layer_norm_cuda_short_buffer",
+    ]  # fmt: skip
+    evaluator = ScriptedEvaluator()
+    run(monkeypatch, tmp_path, evaluator, "--only", "vectorised-functions")
+    assert len(evaluator.sources) == 2
+    with pytest.raises(SystemExit, match="no skill unheard-of"):
+        run(monkeypatch, tmp_path, evaluator, "--only", "unheard-of")
+
+
+def test_answers_are_judged_with_what_preconditions_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    evaluator = ScriptedEvaluator()
+    run(monkeypatch, tmp_path, evaluator, "--budget-s", "-1")
+    monkeypatch.setattr(skills, "Evaluator", lambda **options: asked.update(options) or evaluator)
+    skills.main()
+    assert asked["diagnostics"] == ("kernels", "code")
+
+
 def test_an_effect_shows_when_its_interval_lies_above_one() -> None:
     row = skills.make_row(SKILL, lines(SKILL, make_verdict(speedup=1.0), make_verdict(speedup=1.5)))
     assert row[6] == "1.5x [1.36, 1.66]"
@@ -182,3 +202,9 @@ def test_what_a_pair_has_shown_stands_beside_its_expected_effect(
     assert found[SKILL.id] == "2.1x [2, 2.2], 1.50x less memory (Some GPU)"
     assert found[IN_PLACE.id] is None
     assert found["tensor-cores"] is None
+
+
+def test_events_do_not_say_whether_a_precondition_on_machine_code_holds() -> None:
+    ceiling = make_plausibility(None).model_dump()
+    one = next(skill for skill in load_library() if skill.id == "no-spills")
+    assert skills.make_pair_row(one, pair_line(one, [2.0] * 9, [1.0] * 9, ceiling=ceiling))[9] == "not asked/not asked"

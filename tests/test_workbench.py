@@ -6,8 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from kbenv.errors import SandboxError
+from kbenv.case import combine, split
+from kbenv.errors import SandboxError, UsageError
 from kbenv.evaluator import Evaluator
+from kbenv.problems import load_problem
+from kbenv.problems.problem import Case, Problem
 from kbenv.prompts import render
 from kbenv.protocol import get_protocol
 from kbenv.verdict import HIDDEN_STAGES, Stage, Status, Verdict
@@ -20,11 +23,12 @@ Outcome = Verdict | Exception
 
 
 def bench(
-    trials: list[Outcome] | None = None, verdicts: list[Outcome] | None = None, **options: Any
-) -> tuple[Workbench, ScriptedEvaluator, ScriptedEvaluator]:
+    trials: list[Outcome] | None = None, verdicts: list[Outcome] | None = None, problem: Problem | None = None,
+    **options: Any,
+) -> tuple[Workbench, ScriptedEvaluator, ScriptedEvaluator]:  # fmt: skip
     judge = ScriptedEvaluator(verdicts or [make_verdict()])
     trial = ScriptedEvaluator(trials or [make_verdict()], protocol=trial_protocol(judge.protocol))
-    made = Workbench(make_problem(), cast(Evaluator, judge), cast(Evaluator, trial), **options)
+    made = Workbench(problem or make_problem(), cast(Evaluator, judge), cast(Evaluator, trial), **options)
     return made, judge, trial
 
 
@@ -139,8 +143,10 @@ def test_every_verdict_is_reported() -> None:
         *[(f"workbench-{tool}", {"part": "tool", "tool": tool}) for tool in TOOLS],
         ("workbench-task", {"part": "task", "task": "# Task", "budget": Budget()}),
         ("workbench-compiled", {"part": "compiled"}),
-        ("workbench-checked", {"part": "checked", "trials": 5, "late": False}),
-        ("workbench-late", {"part": "checked", "trials": 5, "late": True}),
+        ("workbench-checked", {"part": "checked", "trials": 5, "late": False, "cases": 0, "case": None}),
+        ("workbench-cases", {"part": "checked", "trials": 5, "late": False, "cases": 2, "case": None}),
+        ("workbench-late", {"part": "checked", "trials": 5, "late": True, "cases": 0, "case": None}),
+        ("workbench-late-case", {"part": "checked", "trials": 5, "late": True, "cases": 2, "case": "small"}),
         ("workbench-left", {"part": "left", "left": Budget(9, 1, 3.5), "best": make_verdict(speedup=1.5)}),
         ("workbench-none", {"part": "left", "left": Budget(1, 0, 0.0), "best": None}),
     ],
@@ -164,3 +170,71 @@ def test_a_source_in_a_markdown_fence_is_the_source() -> None:
     made.submit(fenced)
     assert trial.sources == judge.sources == [SOURCE]
     assert unfenced("```\nno code") == "```\nno code"  # judged, and refused, as it stands
+
+
+SHOWN = (Case("big", "perf", {"rows": 256}), Case("small", "public", {"rows": 8}))
+HIDDEN = Case("odd", "hidden", {"rows": 3})
+
+
+def trial_of(problem: Problem, *verdicts: Verdict) -> Verdict:
+    """What the evaluator makes of the first cases of what a trial judges."""
+    judged, left_out = split(problem.without_hidden_cases(), "fp32")
+    return combine(problem, [(case, verdict) for (case, _), verdict in zip(judged, verdicts, strict=False)], left_out)
+
+
+def test_a_trial_judges_the_cases_that_are_shown_and_a_submission_all() -> None:
+    problem = make_problem(cases=(*SHOWN, HIDDEN))
+    made, judge, trial = bench([trial_of(problem, make_verdict(), make_verdict())], problem=problem)
+    assert made.check(SOURCE).startswith(
+        "The 5 standard trials of every case that is shown are right. Hidden inputs were not tested"
+    )
+    made.submit(SOURCE)
+    (tried,), (judged,) = trial.problems, judge.problems
+    assert isinstance(tried, Problem)
+    assert tried.cases == SHOWN
+    assert judged is problem
+
+
+def test_a_trial_of_a_problem_with_one_case_that_is_shown_judges_that() -> None:
+    problem = make_problem(cases=(HIDDEN, SHOWN[0]))
+    made, _, trial = bench(problem=problem)
+    made.check(SOURCE)
+    (tried,) = trial.problems
+    assert isinstance(tried, Problem)
+    assert (tried.case, tried.source_for("cpu")) == ("big", problem.for_case("big").source_for("cpu"))
+
+
+def test_a_problem_of_hidden_cases_alone_has_no_trial() -> None:
+    with pytest.raises(UsageError, match="all of its 1 cases are hidden"):
+        bench(problem=make_problem(cases=(HIDDEN,)))
+
+
+@pytest.mark.parametrize("status", [Status.LOAD_ERROR, Status.COMPILE_ERROR])
+def test_what_cannot_be_loaded_is_told_so_whatever_cases_are_hidden(status: Status) -> None:
+    problem = make_problem(cases=(HIDDEN, *SHOWN))
+    made, _, _ = bench([trial_of(problem, make_verdict(status))], problem=problem)
+    for tool in (made.compile, made.check, made.profile):
+        text = tool(SOURCE)
+        assert text.startswith(f"{status.value}: ")
+        assert "In the case small." in text
+
+
+def test_a_later_call_of_a_shown_case_is_told_as_that() -> None:
+    problem = make_problem(cases=(HIDDEN, *SHOWN))
+    late = make_verdict(Status.WRONG_VALUE, stage=Stage.TIMING)
+    made, _, _ = bench([trial_of(problem, late)], problem=problem)
+    assert made.compile(SOURCE).startswith("It compiles and loads.")
+    for tool in (made.check, made.profile):
+        text = tool(SOURCE)
+        assert text.startswith("The 5 standard trials of the case small are right. A later call of it was not")
+        assert "hidden check failed" not in text
+
+
+@pytest.mark.slow
+def test_a_source_that_cannot_be_constructed_is_told_by_a_real_trial() -> None:
+    source = "class ModelNew:\n    def __init__(self, columns):\n        raise ValueError('no')\n"
+    judge = get_protocol("verified")
+    with Evaluator(protocol=trial_protocol(judge), device="cpu", sandbox="process") as trial:
+        made = Workbench(load_problem("core/level4/deviation_norm_any_shape"), trial, trial)
+        for tool in (made.compile, made.check, made.profile):
+            assert tool(source).startswith("LOAD_ERROR: ")

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from kbenv.feedback import is_hidden
-from kbenv.machine_code import KernelCode
+from kbenv.machine_code import MULTIPROCESSORS, KernelCode, Occupancy, occupancy
 from kbenv.problems.problem import parse_source
-from kbenv.profile import Counters, Roof, code_of, counters_of, find_limit, list_kernels, measure_roof
+from kbenv.profile import MOST_LAUNCHES, Counters, Roof, code_of, counters_of, find_limit, list_kernels, measure_roof
 from kbenv.provenance import defined_kernels, detect_backend
 from kbenv.verdict import Status, Verdict
 
@@ -56,6 +56,7 @@ _C_WORDS = {
     "lanes": r"\bLANES\b",
 }
 """Of C for a CPU."""
+USUAL_THREADS = 256
 
 
 def problem_features(source: str) -> dict[str, Feature]:
@@ -120,6 +121,9 @@ def profile_features(verdict: Verdict, source: str) -> dict[str, Feature]:
             "profile.library_share": shares["library"], "profile.copy_share": shares["copy"],
             "profile.elementwise_share": elementwise,
         }  # fmt: skip
+        if verdict.hardware is not None and verdict.hardware.device.startswith("cuda"):
+            launches = sum(row.launches or MOST_LAUNCHES + 1 for row in rows)
+            features["profile.launches"] = min(launches, MOST_LAUNCHES + 1)
     return features | _code_features(code_of(verdict), source) | _counter_features(counters_of(verdict), source)
 
 
@@ -149,13 +153,29 @@ def _code_features(code: Sequence[KernelCode], source: str) -> dict[str, Feature
         return {}
     loads = sum(kernel.instructions.get("global_load", 0) for kernel in own)
     wide = sum(kernel.instructions.get("global_load_128", 0) for kernel in own)
-    return {
+    features: dict[str, Feature] = {
         "code.spills": any(kernel.spills for kernel in own),
         "code.registers": max(kernel.registers for kernel in own),
         "code.tensor_cores": any(kernel.instructions.get("tensor_core", 0) for kernel in own),
         "code.double": any(kernel.instructions.get("fp64", 0) for kernel in own),
         "code.wide_loads": wide / loads if loads else 0.0,
     }
+    held = min(_occupancies(own, _block(source)), key=lambda found: found.share, default=None)
+    return features if held is None else features | {"code.occupancy": held.share, "code.occupancy_limit": held.limit}
+
+
+def _occupancies(kernels: Sequence[KernelCode], threads: int) -> Iterator[Occupancy]:
+    """Of each kernel whose device is known, by registers and static shared memory: what a launch adds is not known."""
+    for kernel in kernels:
+        if kernel.capability in MULTIPROCESSORS:
+            yield occupancy(kernel.capability, threads, kernel.registers, kernel.shared_bytes)
+
+
+def _block(source: str) -> int:
+    """Threads of a block, where the source says so in numbers; else a usual number of them."""
+    known = source_features(source)
+    threads = 32 * int(known.get("source.warps", 0)) or int(known.get("source.threads", 0))
+    return threads if 1 <= threads <= 1024 else USUAL_THREADS
 
 
 def _counter_features(counters: Sequence[Counters], source: str) -> dict[str, Feature]:
@@ -236,23 +256,12 @@ def _forward_features(source: str) -> dict[str, Feature]:
     linears = set(re.findall(r"self\.(\w+) = (?:torch\.)?nn\.Linear", source))
     names = list(_operations(forward))
     text = ast.unparse(forward)
-    of_input: dict[str, int] = {}
-    for node in ast.walk(forward):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in linears
-            and node.args
-        ):
-            argument = ast.unparse(node.args[0])
-            of_input[argument] = of_input.get(argument, 0) + 1
     products = sum(name in _PRODUCTS or name == "@" or name in linears for name in names)
     return {
         "source.elementwise_operators": sum(n in _ELEMENTWISE for n in names) + _tensor_arithmetic(forward),
         "source.library_products": products,
         "source.library_convolution": bool(re.search(r"self\.conv\w*\(|F\.conv|torch\.conv", text)),
         "source.library_reductions": sum(n in _REDUCTIONS for n in names),
-        "source.products_of_one_input": max(of_input.values(), default=0),
         "source.scores_in_memory": "softmax" in names and products >= 2,
         "source.copies": len(re.findall(r"\.t\(\)\.contiguous|transpose\([^)]*\)\.contiguous|\.clone\(\)", text)),
         "source.second_tensor": bool(

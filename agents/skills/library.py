@@ -69,12 +69,13 @@ class Case(_Model):
 
 
 class Pair(_Model):
-    """The same problem before and after the skill was applied."""
+    """The same problem before and after the skill was applied, and features of the two runs."""
 
     problem: str
     before: str
     after: str
-    measured: Mapping[str, bool | int | float | str] = {}
+    measured: Mapping[str, bool | int | float | str] = Field({}, description="of the run before")
+    measured_after: Mapping[str, bool | int | float | str] = Field({}, description="where it differs after")
 
 
 class Skill(_Model):
@@ -89,7 +90,8 @@ class Skill(_Model):
         apply: the steps, for the writer.
         effect: what to expect, and of what.
         gain: 3 where it usually decides, 2, 1 where it gives some percent.
-        pair: the example; `when` holds for its before with what is measured there, and `unless` does not.
+        pair: the example; `when` holds for its before with what is measured there, and `unless` does not; after it the
+            skill does not apply.
         counter: a case in which the skill does not apply.
         shown: what its pair has shown, and where; None where it was not measured. Of `SHOWN`.
     """

@@ -27,10 +27,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="judge every attack and every unusual honest kernel that the repository knows",
         description="Judges the corpora under the repository's tests/ on this installation: nothing of tests/exploits "
         "may be credited (or gain anything, or tell the agent anything), nothing of tests/honest refused. A line each: "
-        "ok; noted (credited, where the file says that it may be); other (refused, by another status than the file "
-        "names); VIOLATION; unjudged. Exit code 0 when that holds, 1 for a violation, 3 when some could not be judged. "
-        "A custom kernel is asked for by --require-custom-kernel and by the files that attack that rule, since most "
-        "attacks are written in PyTorch, and would be refused for that alone.",
+        "ok; noted (credited, where the file says that it may be); other (refused by another status than the file "
+        "names, or slower than an honest file claims); VIOLATION; unjudged; and how many verdicts that took. Exit code "
+        "0 when all that holds, 1 for a violation, 3 when some could not be judged. A custom kernel is asked for by "
+        "--require-custom-kernel and by the files that attack that rule, since most attacks are written in PyTorch, "
+        "and would be refused for that alone.",
     )
     parser.add_argument(
         "--only", metavar="ID", action="append",
@@ -80,6 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--only must begin a file's name; none in {tests} begins with {' or '.join(names)}")
         cases = cases[first::step]
         for kind, case in cases:
+            if case.lacking is not None:
+                print(f"left out  {kind:8} {case.name:36} needs {case.lacking}, which is not here", flush=True)
+                continue
             row = judge(kind, case, evaluator, arguments)
             rows.append(row)
             print(f"{row['outcome']:9} {kind:8} {row['name']:36} {row['verdicts']} {row['said']}"[:160], flush=True)
@@ -88,8 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     count = Counter(row["outcome"] for row in rows)
     print(
-        f"{len(rows)} judged on {evaluator.device}: {count['VIOLATION']} violations, {count['other']} refused by "
-        f"another status than expected, {count['unjudged']} without a verdict"
+        f"{len(rows)} judged on {evaluator.device}: {count['VIOLATION']} violations, {count['other']} other than "
+        f"expected, {count['unjudged']} without a verdict, {len(cases) - len(rows)} left out"
     )
     return 1 if count["VIOLATION"] else 3 if count["unjudged"] else 0
 

@@ -39,17 +39,8 @@ answer = ["fast.md"]
 when = '^# Right answers so far'
 answer = ["done.md"]
 [[rule]]
-when = '^WRONG_VALUE'
-purpose = "reflection"
-answer = ["advice_sign.md"]
-[[rule]]
-when = '^COMPILE_ERROR'
-purpose = "reflection"
-answer = ["advice_semicolon.md"]
-[[rule]]
-when = '^WRONG_HIDDEN: a hidden check failed$'
-purpose = "reflection"
-answer = ["advice_bound.md"]
+when = 'Make one change to it: operands as they lie'
+answer = ["fast.md"]
 [[rule]]
 when = ''
 purpose = "summary"
@@ -58,6 +49,20 @@ answer = ["notes.md"]
 when = '^# Task'
 answer = ["identity.md"]
 """
+RULES += "".join(
+    f"""
+[[rule]]
+when = '{status}'
+purpose = "{purpose}"
+answer = ["{advice}"]
+"""
+    for purpose in ("reflection", "diagnosis")
+    for status, advice in (
+        ("^WRONG_VALUE", "advice_sign.md"),
+        ("^COMPILE_ERROR", "advice_semicolon.md"),
+        ("^WRONG_HIDDEN: a hidden check failed$", "advice_bound.md"),
+    )
+)
 DIRECT = """
 [[rule]]
 when = '^WRONG_VALUE'
@@ -181,6 +186,21 @@ def test_a_reflecting_agent_follows_its_reviewer_and_then_its_optimiser(evaluato
     assert statuses(trajectory) == STEPS
     assert "upper bound" in trajectory.turns[3].observation
     assert trajectory.turns[4].observation.count("# Right answers so far") == 1
+    slow, fast = speedups(trajectory)
+    assert 5 * slow < fast
+    assert_nothing_hidden_is_told(trajectory.turns)
+
+
+def test_the_skills_agent_follows_its_diagnoser_and_then_the_skill_that_its_features_choose(
+    evaluator: Evaluator, tmp_path: Path
+) -> None:
+    pytest.importorskip("yaml", reason="the library of skills needs PyYAML (the extra skills)")
+    settings = Settings(calls=8, stop=Stop(target_speedup=0.1))
+    trajectory = play("skills", evaluator, tmp_path, settings=settings, rules=ADVISED)
+    assert statuses(trajectory) == STEPS
+    assert "A diagnosis of it:" in trajectory.turns[1].observation
+    assert "upper bound" in trajectory.turns[3].observation
+    assert "- source.copies: 1\n" in trajectory.turns[4].observation  # of the slow answer, read off its source
     slow, fast = speedups(trajectory)
     assert 5 * slow < fast
     assert_nothing_hidden_is_told(trajectory.turns)

@@ -34,7 +34,7 @@ def test_an_example_is_credited(get_evaluator: GetEvaluator, name: str, language
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("language", ["cuda", "triton"])
+@pytest.mark.parametrize("language", ["cuda", "cuda_raw", "triton"])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_credited_on_a_gpu(get_evaluator: GetEvaluator, name: str, language: str) -> None:
     judge(get_evaluator, name, language, "cuda:0")

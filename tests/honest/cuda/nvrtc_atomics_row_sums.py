@@ -3,6 +3,7 @@
 import torch
 
 PROBLEM = "honest/problems/product_row_sums.py"
+SPEEDUP_AT_LEAST = 4
 
 SOURCE = r"""
 __device__ __forceinline__ float over_warp(float value) {

@@ -3,6 +3,7 @@
 import torch
 
 PROBLEM = "core/level2/residual_rms_norm"
+SPEEDUP_AT_LEAST = 1.6
 
 SOURCE = r"""
 extern "C" __global__ void __launch_bounds__(512) residual_rms_norm(

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 PROBLEM = "honest/problems/cumulative_sum.py"
+SPEEDUP_AT_LEAST = 1.4
 
 
 @triton.jit

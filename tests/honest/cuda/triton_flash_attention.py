@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 PROBLEM = "core/level3/attention_block"
+SPEEDUP_AT_LEAST = 1.6
 
 
 @triton.jit

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 PROBLEM = "honest/problems/masked_mean_kwargs.py"
+SPEEDUP_AT_LEAST = 1.8
 
 
 @triton.jit

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 PROBLEM = "core/level2/residual_rms_norm"
+SPEEDUP_AT_LEAST = 1.5
 
 
 @triton.jit
