@@ -20,6 +20,7 @@ from typing import Any
 
 Row = dict[str, Any]
 HELD = ("ok", "noted")
+BAD = ("VIOLATION", "unjudged")
 
 
 def read(paths: list[Path]) -> list[Row]:
@@ -41,13 +42,13 @@ def table(rows: list[Row]) -> Iterator[str]:
         verdicts = sum(row.get("verdicts", 1) for row in of_kind)
         said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
         yield f"{kind}: {len(of_kind)} files, {verdicts} verdicts: {said}\n"
-    yield "| kind | file | problem | outcome | verdict | s |"
-    yield "|---|---|---|---|---|---|"
+    yield "| kind | file | problem | outcome | verdicts | said | s |"
+    yield "|---|---|---|---|---|---|---|"
     for row in rows:
         said = " ".join(row["said"].split())[:90].replace("|", "/")
         yield (
-            f"| {row['kind']} | {row['name']} | {Path(row['problem']).name} | {row['outcome']} | {said} | "
-            f"{row.get('seconds', '')} |"
+            f"| {row['kind']} | {row['name']} | {Path(row['problem']).name} | {row['outcome']} | "
+            f"{row.get('verdicts', 1)} | {said} | {row.get('seconds', '')} |"
         )
 
 
@@ -62,9 +63,9 @@ def main() -> int:
     made = f"{datetime.date.today().isoformat()}; {options.device}. `kbenv redteam --json FILE`, protocol hardened."
     note = [f"{options.note}\n"] if options.note else []
     options.out.write_text("\n".join(["# redteam\n", f"{made}\n", *note, *table(rows)]) + "\n")
-    bad = [row["name"] for row in rows if row["outcome"] not in HELD]
-    print(f"{len(rows)} files, not as they should be: {', '.join(bad) or 'none'}")
-    return 1 if bad else 0
+    odd = [f"{row['name']} ({row['outcome']})" for row in rows if row["outcome"] not in HELD]
+    print(f"{len(rows)} files, not as they should be: {', '.join(odd) or 'none'}")
+    return 1 if any(row["outcome"] in BAD for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kbenv.cli.judging import add_judging_options, open_evaluator
-from kbenv.errors import ReferenceFaultError, SandboxError, UsageError
+from kbenv.errors import SandboxError, UsageError
 
 if TYPE_CHECKING:
-    from kbenv.corpus import Case
+    from kbenv.corpus import Case, Kind
     from kbenv.evaluator import Evaluator
-
-_TRIES = 3
-"""Of an attack that is credited for slow honest work: a slow kernel's number may be off once, on a busy machine."""
-Kind = Literal["exploit", "honest"]
+    from kbenv.verdict import Verdict
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,8 +26,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "redteam",
         help="judge every attack and every unusual honest kernel that the repository knows",
         description="Judges the corpora under the repository's tests/ on this installation: nothing of tests/exploits "
-        "may be credited (or gain anything), nothing of tests/honest refused. Exit code 0 when that holds, 1 when not, "
-        "3 when some could not be judged.",
+        "may be credited (or gain anything, or tell the agent anything), nothing of tests/honest refused. A line each: "
+        "ok; noted (credited, where the file says that it may be); other (refused by another status than the file "
+        "names, or slower than an honest file claims); VIOLATION; unjudged; and how many verdicts that took. Exit code "
+        "0 when all that holds, 1 for a violation, 3 when some could not be judged. A custom kernel is asked for by "
+        "--require-custom-kernel and by the files that attack that rule, since most attacks are written in PyTorch, "
+        "and would be refused for that alone.",
     )
     parser.add_argument(
         "--only", metavar="ID", action="append",
@@ -82,17 +86,16 @@ def run(arguments: argparse.Namespace) -> int:
                 continue
             row = judge(kind, case, evaluator, arguments)
             rows.append(row)
-            print(f"{row['outcome']:9} {kind:8} {row['name']:36} {row['said']}"[:160], flush=True)
+            print(f"{row['outcome']:9} {kind:8} {row['name']:36} {row['verdicts']} {row['said']}"[:160], flush=True)
             if arguments.json is not None:  # again after each: what is interrupted keeps what it has
                 report = {"device": evaluator.device, "protocol": protocol.model_dump(mode="json"), "rows": rows}
                 arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    bad = [row for row in rows if row["outcome"] == "VIOLATION"]
-    unjudged = [row for row in rows if row["outcome"] == "unjudged"]
-    count = f"{len(bad)} violations, {len(unjudged)} without a verdict"
-    if len(rows) < len(cases):
-        count += f", {len(cases) - len(rows)} left out"
-    print(f"{len(rows)} judged on {evaluator.device}: {count}")
-    return 1 if bad else 3 if unjudged else 0
+    count = Counter(row["outcome"] for row in rows)
+    print(
+        f"{len(rows)} judged on {evaluator.device}: {count['VIOLATION']} violations, {count['other']} other than "
+        f"expected, {count['unjudged']} without a verdict, {len(cases) - len(rows)} left out"
+    )
+    return 1 if count["VIOLATION"] else 3 if count["unjudged"] else 0
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:
@@ -106,42 +109,46 @@ def parse_shard(text: str | None) -> tuple[int, int]:
 
 
 def judge(kind: Kind, case: Case, evaluator: Evaluator, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One row of the matrix: what was expected, what came, and whether that may be."""
-    from kbenv.corpus import BEST_EFFORT, UNJUDGED, find_violation
+    """One row of the matrix: what was expected, what came of how many verdicts, and whether that may be."""
+    from kbenv.corpus import try_exploit, try_honest
 
     row: dict[str, Any] = {"kind": kind, "name": case.name, "problem": case.constants["PROBLEM"]}
     if kind == "exploit":
         row["expected"] = list(case.expect)
-    verdicts = 0
+    try:
+        with _rules_of(case, evaluator, arguments) as judging:
+
+            def evaluate() -> Verdict:
+                return judging.evaluate(case.problem, case.source)
+
+            if kind == "exploit":
+                outcome = try_exploit(case, evaluate)
+            else:
+                outcome = try_honest(case, evaluate, arguments.repeats)
+    except SandboxError as error:
+        print(f"kbenv: {case.name}: {error}", file=sys.stderr)
+        return row | {"outcome": "unjudged", "said": " ".join(str(error).split())[:300], "verdicts": 0}
+    row |= {"outcome": outcome.word, "said": outcome.said[:300], "verdicts": len(outcome.verdicts)}
+    if outcome.verdicts:
+        last = outcome.verdicts[-1]
+        row |= {
+            "status": last.status.value, "message": last.message,
+            "speedup": last.speedup.model_dump() if last.speedup else None,
+            "seconds": round(sum(sum(verdict.seconds.values()) for verdict in outcome.verdicts), 2),
+        }  # fmt: skip
+    return row
+
+
+@contextlib.contextmanager
+def _rules_of(case: Case, evaluator: Evaluator, arguments: argparse.Namespace) -> Iterator[Evaluator]:
+    """The evaluator, or for a file with rules of its own one that has these."""
     changes = dict(case.constants.get("PROTOCOL", {}))
     if case.constants.get("SLOW"):
         changes["limits"] = evaluator.protocol.limits.model_copy(update={"build_s": 200.0, "job_s": 400.0})
-    try:
-        for _ in range(arguments.repeats if kind == "honest" else _TRIES):
-            if changes:  # rules of its own: a judge of its own
-                own = argparse.Namespace(**vars(arguments))
-                own.protocol = evaluator.protocol.model_copy(update=changes)
-                with open_evaluator(own, lambda _: None) as apart:
-                    verdict = apart.evaluate(case.problem, case.source)
-            else:
-                verdict = evaluator.evaluate(case.problem, case.source)
-            verdicts += 1
-            violation = find_violation(kind, case, verdict)
-            if kind == "honest" and violation is None:
-                continue
-            if kind == "honest" or violation is None or "no_effect" not in case.expect:
-                break
-    except ReferenceFaultError as error:
-        outcome = "ok" if kind == "exploit" and UNJUDGED in case.expect else "unjudged"
-        return row | {"outcome": outcome, "said": " ".join(str(error).split())[:300]}
-    except SandboxError as error:
-        print(f"kbenv: {case.name}: {error}", file=sys.stderr)
-        return row | {"outcome": "unjudged", "said": " ".join(str(error).split())[:300]}
-    speedup = verdict.speedup.model_dump() if verdict.speedup else None
-    said = violation or verdict.status.value + (f" {verdict.speedup.value:.3g}x" if verdict.speedup else "")
-    outcome = "noted" if verdict.credited and BEST_EFFORT in case.constants else "ok"
-    return row | {
-        "outcome": "VIOLATION" if violation else outcome, "said": said, "status": verdict.status.value,
-        "message": verdict.message, "verdicts": verdicts, "speedup": speedup,
-        "seconds": round(sum(verdict.seconds.values()), 2),
-    }  # fmt: skip
+    if not changes:
+        yield evaluator
+        return
+    own = argparse.Namespace(**vars(arguments))
+    own.protocol = evaluator.protocol.model_copy(update=changes)
+    with open_evaluator(own, lambda _: None) as apart:
+        yield apart

@@ -16,6 +16,7 @@ from .anatomy import describe
 from .compare import Comparison, count_nonfinite, relative_difference, same_bytes
 from .faults import InfrastructureFault, SubmissionFault
 from .own_rule import rule_of
+from .presence import UNSEEN
 from .probe import apply_probe
 from .seeds import DRAWN_ON_DEVICE
 
@@ -94,6 +95,8 @@ class Checks:
                         "new tensor, computed"
                     )
                 raise SubmissionFault("WRONG_VALUE", "standard", words)
+        if job.device == "cpu" and not job.clock.sees_memory:
+            job.flags.append(UNSEEN)
         job.keep_printed()
         if not varies and job.truth.calibrated and len(job.seeds.standard) > 1:
             raise InfrastructureFault(

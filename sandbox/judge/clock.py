@@ -68,7 +68,7 @@ class Clock:
         self.call_s = call_s
         self.hides_inputs = hides_inputs
         """Whether the inputs of a turn taken apart are gone when outputs are copied."""
-        self._sees_memory = False
+        self.sees_memory = False
         """Whether the kernel has shown the memory of a runner, as it then does of every one."""
         self._random = torch.Generator(device).manual_seed(secrets.randbits(63))
 
@@ -173,8 +173,8 @@ class Clock:
     def _expect_seen(self, arm: Arm, seen: Look | None, slot: int) -> None:
         """What was copied is what was there before: all of forward's work was done by then."""
         if arm.role != "submission":
-            self._sees_memory |= seen is not None
-        elif self._sees_memory and (seen is None or not seen.saw(self._store.snapshot.slot(slot))):
+            self.sees_memory |= seen is not None
+        elif self.sees_memory and (seen is None or not seen.saw(self._store.snapshot.slot(slot))):
             raise ArmError("malformed", f"the {arm.role}'s output was not there yet when forward was over")
 
     def _hide_inputs(self, arm: Arm, slots: Slots, slot: int, sample: torch.Tensor) -> None:

@@ -18,6 +18,8 @@ import torch
 
 from ..layout import Layout, Leaf
 
+UNSEEN = "the judge sees no runner's memory here: whether outputs were there before they were copied is not known"
+"""The flag of a verdict on the CPU that was had without a look."""
 _PLACES = 128
 """Of each output, drawn anew each time: of one that lacks a twentieth a look misses what is missing once in 700."""
 _MOST_PROCESSES = 64

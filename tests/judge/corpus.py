@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kbenv.corpus import SLOWED_DOWN, TESTS, Case, load_case, load_cases
+from kbenv.corpus import TESTS, Case, load_case, load_cases
 
-__all__ = ["SANDBOXES", "SLOWED_DOWN", "TESTS", "Case", "load_case", "load_cases", "name_of"]
+__all__ = ["SANDBOXES", "TESTS", "Case", "load_case", "load_cases", "name_of"]
 
 SANDBOXES = ("process", pytest.param("docker", marks=pytest.mark.docker))
 """For tests that hold in every sandbox."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kbenv.corpus import try_honest
 from kbenv.evaluator import Evaluator
 from kbenv.verdict import Verdict
 from tests.judge.corpus import SANDBOXES, Case, load_cases, name_of
@@ -37,59 +38,39 @@ def evaluate(evaluator: Evaluator, case: Case) -> Verdict:
     return evaluator.evaluate(case.problem, case.source, seeds=given)
 
 
-def assert_credited(verdict: Verdict) -> None:
-    assert verdict.credited, (
-        f"{verdict.status}: {verdict.message}\n{verdict.detail or ''}\n{(verdict.output or '')[-2000:]}"
-    )
-    assert verdict.speedup is not None
-    assert verdict.speedup.low <= verdict.speedup.value <= verdict.speedup.high
+def assert_credited(case: Case, evaluator: Evaluator) -> None:
+    """And as fast as the file claims, where it claims a speed."""
+    outcome = try_honest(case, lambda: evaluate(evaluator, case))
+    last = outcome.verdicts[-1]
+    assert outcome.held, f"{outcome.said}\n{last.detail or ''}\n{(last.output or '')[-2000:]}"
+    assert last.speedup is not None
+    assert last.speedup.low <= last.speedup.value <= last.speedup.high
 
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(HONEST))
 def test_an_honest_submission_is_credited(case, sandbox, get_evaluator):
-    assert_credited(evaluate(get_evaluator("hardened brisk", sandbox=sandbox), case))
+    assert_credited(case, get_evaluator("hardened brisk", sandbox=sandbox))
 
 
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=name_of(c)) for c in HONEST if name_of(c) in UNDER_THE_FULL_PROTOCOL]
 )
 def test_an_honest_submission_is_credited_under_the_full_protocol(case, get_evaluator):
-    assert_credited(evaluate(get_evaluator("hardened"), case))
+    assert_credited(case, get_evaluator("hardened"))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("case", as_parameters(CUDA_HONEST))
 def test_an_honest_cuda_submission_is_credited(case, sandbox, get_evaluator):
-    assert_credited(evaluate(get_evaluator("hardened brisk", "cuda:0", sandbox), case))
+    assert_credited(case, get_evaluator("hardened brisk", "cuda:0", sandbox))
 
 
 @pytest.mark.gpu
 def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluator):
     case = next(case for case in CUDA_HONEST if name_of(case) == "item_in_forward")
     assert evaluate(get_evaluator("hardened brisk", "cuda:0"), case).clock == "judge-open"
-
-
-def that_claim_speed(cases: list[Case]) -> list:
-    return [pytest.param(case, id=name_of(case)) for case in cases if "SPEEDUP_AT_LEAST" in case.constants]
-
-
-def assert_as_fast_as_claimed(evaluator: Evaluator, case: Case) -> None:
-    verdicts = (evaluate(evaluator, case) for _ in range(3))  # a busy machine: again
-    claimed = case.constants["SPEEDUP_AT_LEAST"]
-    assert any(verdict.speedup is not None and verdict.speedup.value >= claimed for verdict in verdicts)
-
-
-@pytest.mark.parametrize("case", that_claim_speed(HONEST))
-def test_an_honest_speed_is_credited(case, get_evaluator):
-    assert_as_fast_as_claimed(get_evaluator("hardened brisk"), case)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("case", that_claim_speed(CUDA_HONEST))
-def test_an_honest_speed_on_a_gpu_is_credited(case, get_evaluator):
-    assert_as_fast_as_claimed(get_evaluator("hardened brisk", "cuda:0"), case)
 
 
 def test_the_verdict_says_how_the_weights_came_to_agree(get_evaluator):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kbenv.sandbox.judge.presence import UNSEEN
 from kbenv.verdict import Status, Verdict
 from tests.judge.corpus import TESTS, Case, load_case
 from tests.judge.evaluators import SECRET
@@ -239,6 +240,17 @@ def test_the_runners_of_the_second_pair_were_blank_until_their_turn(get_evaluato
     assert verdict.measurement is not None
     assert verdict.measurement.runner_pairs == 2
     assert [flag for flag in verdict.flags if "blank" in flag] == []
+
+
+def test_as_root_the_judge_sees_outputs_in_a_runners_memory_and_elsewhere_the_verdict_says_that_it_does_not(
+    get_evaluator,
+):
+    verdict = get_evaluator("verified tight").evaluate(HONEST.problem, HONEST.source)
+    assert (UNSEEN in verdict.flags) == (os.geteuid() != 0)
+    case = exploit("t12_small_inputs_kept")
+    verdict = get_evaluator("hardened tight").evaluate(case.problem, case.source)
+    assert verdict.credited == (os.geteuid() != 0)
+    assert verdict.credited or "not there yet" in verdict.message
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
