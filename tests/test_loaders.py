@@ -25,7 +25,7 @@ from kbenv.errors import (
     UsageError,
 )
 from kbenv.evaluator import Evaluator
-from kbenv.problems import Problem, import_problems, list_problems, load_problem
+from kbenv.problems import Problem, check_training, import_problems, list_problems, load_problem
 from kbenv.problems.loaders import FORMATS, function_test, kernelbench, kernelbench_verified, recognise
 from kbenv.problems.loaders.reduction import written_parameters
 from kbenv.problems.problem import Case, Comparator, Contract
@@ -718,6 +718,21 @@ def test_a_definition_s_workloads_are_cases(tmp_path: Path, make: Callable[[Path
     writing = "def run(x, i, alpha, y):\n    y.copy_(x[:, :3] * alpha + i.unsqueeze(1))\n"
     for submission in (returning, writing):
         assert torch.equal(run(problem.for_case("0"), submission)[1][0], output)
+
+
+def test_sol_execbench_is_for_evaluation_alone_and_flashinfer_bench_for_training_too(tmp_path: Path) -> None:
+    problem = load_problem(sol_execbench(tmp_path / "sol"), problems_dir=tmp_path / "sol")
+    assert problem.origin is not None
+    assert (problem.origin.may_train, problem.origin.licence) == (False, "NVIDIA Evaluation Dataset License")
+    with pytest.raises(TrainingForbiddenError, match=r"licence of sol-execbench .* restricts training"):
+        problem.check_training()
+    with pytest.raises(TrainingForbiddenError, match=r"licence of sol-execbench .* restricts training"):
+        check_training(problem.id)  # by its id alone
+    other = load_problem(flashinfer_bench(tmp_path / "trace"), problems_dir=tmp_path / "trace")
+    assert other.origin is not None
+    assert (other.origin.may_train, other.origin.licence) == (True, "Apache-2.0")
+    other.check_training()
+    check_training(other.id)
 
 
 def test_a_definition_may_draw_its_own_inputs(tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ LOADERS: tuple[Loader, ...] = (
 )
 """The first that recognises a folder has it: the particular ones come before those that look less closely."""
 
-EVALUATION_ALONE: Mapping[str, str] = {gpu_mode.PREFIX: gpu_mode.LICENCE}
+EVALUATION_ALONE: Mapping[str, str] = {
+    gpu_mode.PREFIX: gpu_mode.LICENCE,
+    definition.SOL: definition.SOL_LICENCE,
+}
 """What the ids of problems begin with whose licence, named here, restricts training on them."""
 
 FORMATS = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ from kbenv.problems.loaders.reduction import precision_of
 from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, defined_names
 
 SOL, FLASHINFER = "sol-execbench/", "flashinfer-bench/"
+SOL_LICENCE = "NVIDIA Evaluation Dataset License"
+"""Of the data set, which is for evaluation alone. The repository and its few samples are Apache-2.0; an id does not
+tell which of both it names, so that the stricter licence stands for all."""
 FORMAT = "SOL-ExecBench, FlashInfer-Bench: definition.json and workload.jsonl, or definitions/ and workloads/"
 
 _ORIGINS = {
-    SOL: Origin("sol-execbench", "https://github.com/NVIDIA/SOL-ExecBench", "Apache-2.0"),
+    SOL: Origin("sol-execbench", "https://github.com/NVIDIA/SOL-ExecBench", SOL_LICENCE, may_train=False),
     FLASHINFER: Origin("flashinfer-bench", "https://github.com/flashinfer-ai/flashinfer-bench", "Apache-2.0"),
 }
 _SOLUTION_ENTRY = "run"
@@ -103,11 +107,10 @@ def load(id: str, path: Path) -> Problem:
     tolerance = {name: float(value) for name, value in workloads[0].tolerance.items() if value is not None}
     prefix = SOL if id.startswith(SOL) else FLASHINFER
     cases = tuple(_cases(definition, workloads))
-    origin = _ORIGINS[prefix]
     return file.from_source(
         _source(definition, workloads[0]), path=path, id=id, name=definition.name, level=None,
         category=definition.op_type, tags=tuple(definition.tags), cases=cases if len(cases) > 1 else (),
-        origin=Origin(origin.name, origin.url, origin.licence, version=commit_of(path.parent)),
+        origin=replace(_ORIGINS[prefix], version=commit_of(path.parent)),
         contract=Contract(
             reference="backward" if definition.op_type == "backward" else "operator",
             dtype=precision_of(floats) if floats else None, comparator=Comparator("matched", tolerance),
