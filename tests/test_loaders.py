@@ -236,12 +236,14 @@ def test_what_is_excluded_in_one_set_is_excluded_where_another_repeats_it(tmp_pa
         Evaluator(protocol="verified", device="cpu", sandbox="process").evaluate(only(tmp_path), "")
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "width", "version"), [("jsonl", "393216", "v0.1"), ("parquet", "16384", "v0")])
+def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: str, width: str, version: str) -> None:
+    code = PLAIN.replace("393216", width)
     rows = [
-        {"code": PLAIN, "level": 1, "name": "19_ReLU", "problem_id": 19},
+        {"code": code, "level": 1, "name": "19_ReLU", "problem_id": 19},
         {"code": PLAIN, "level": 1, "name": "90_cumprod", "problem_id": 90},
     ]
+    write(tmp_path / "level_2.jsonl", json.dumps({"code": PLAIN, "level": 2, "name": "1_a", "problem_id": 1}) + "\n")
     if suffix == "parquet":
         pyarrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
         from pyarrow import parquet
@@ -251,8 +253,10 @@ def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: st
         write(tmp_path / "level_1.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     _, problems, refused = import_problems(tmp_path)
     assert refused == []
-    assert [problem.id for problem in problems] == ["kernelbench/level1/19", "kernelbench/level1/90"]
-    assert [problem.name for problem in problems] == ["ReLU", "cumprod"]
+    ids = ["kernelbench/level1/19", "kernelbench/level1/90", "kernelbench/level2/1"]
+    assert [problem.id for problem in problems] == ids
+    assert [problem.name for problem in problems] == ["ReLU", "cumprod", "a"]
+    assert {problem.origin.version for problem in problems if problem.origin} == {f"{version} data set"}
     assert problems[1].view == "blind"
     assert problems[1].dropped == {"D2": "overflows"}
     assert run(problems[0])[1][0].shape == (4, 8)

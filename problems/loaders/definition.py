@@ -33,6 +33,10 @@ _ORIGINS = {
     SOL: Origin("sol-execbench", "https://github.com/NVIDIA/SOL-ExecBench", SOL_LICENCE, may_train=False),
     FLASHINFER: Origin("flashinfer-bench", "https://github.com/flashinfer-ai/flashinfer-bench", "Apache-2.0"),
 }
+_LAYOUTS = {  # the data sets lie beside SOL-ExecBench's own samples, and are in no state of that repository
+    SOL: ("tests/sol_execbench/samples/*/definition.json", "examples/*/*/definition.json"),
+    FLASHINFER: ("definitions/*.json", "definitions/*/*.json", "examples/*/*/definitions/*.json"),
+}
 _SOLUTION_ENTRY = "run"
 
 
@@ -110,7 +114,7 @@ def load(id: str, path: Path) -> Problem:
     return file.from_source(
         _source(definition, workloads[0]), path=path, id=id, name=definition.name, level=None,
         category=definition.op_type, tags=tuple(definition.tags), cases=cases if len(cases) > 1 else (),
-        origin=replace(_ORIGINS[prefix], version=commit_of(path.parent)),
+        origin=replace(_ORIGINS[prefix], version=commit_of(path, *_LAYOUTS[prefix])),
         contract=Contract(
             reference="backward" if definition.op_type == "backward" else "operator",
             dtype=precision_of(floats) if floats else None, comparator=Comparator("matched", tolerance),

@@ -124,7 +124,7 @@ def load(id: str, path: Path) -> Problem:
         ),
         origin=Origin(
             "gpu-mode", "https://github.com/gpu-mode/reference-kernels", LICENCE, may_train=False,
-            version=commit_of(path.parent),
+            version=commit_of(path, "problems/*/*/task.yml"),
         ),
     )  # fmt: skip
 

@@ -100,9 +100,15 @@ def version_of(levels: Path) -> str | None:
     """The sizes' version ("v0", "v0.1"), with the commit where it is a git checkout; None where neither can be told."""
     version = None
     for path in filter(Path.is_file, (levels / "level1").glob("19_*.py")):
-        match = re.search(r"^dim = (\d+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-        version = _WIDTHS.get(int(match[1])) if match else None
-    return " ".join(filter(None, (version, commit_of(levels)))) or None
+        version = sizes_of(path.read_text(encoding="utf-8", errors="replace"))
+    commit = commit_of(levels / "level1", "KernelBench/level1", "level1")
+    return " ".join(filter(None, (version, commit))) or None
+
+
+def sizes_of(text: str) -> str | None:
+    """Of which version the sizes are in the text of level 1, problem 19; None where it is neither."""
+    match = re.search(r"^dim = (\d+)", text, re.MULTILINE)
+    return _WIDTHS.get(int(match[1])) if match else None
 
 
 def without_hub(text: str, path: Path) -> str:

@@ -22,6 +22,7 @@ from kbenv.problems.loaders.yaml_file import read_yaml
 from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, constant_assignments
 
 PREFIX = "kernelbench-hard/"
+_URL = "https://github.com/Infatoshi/KernelBench-Hard"
 FORMAT = "KernelBench-Hard: a folder with problem.yaml, reference.py and shapes.py (SHAPES)"
 
 
@@ -63,9 +64,7 @@ def load(id: str, path: Path) -> Problem:
         text, path=source, id=id, name=facts.display_name or path.parent.name, level=None,
         category=facts.regime,
         cases=tuple(_cases(path.with_name("shapes.py"), file.parse(text, source), source)),
-        origin=Origin(
-            "kernelbench-hard", "https://github.com/Infatoshi/KernelBench-Hard", "MIT", version=commit_of(path.parent)
-        ),
+        origin=Origin("kernelbench-hard", _URL, "MIT", version=commit_of(path, "problems/*/problem.yaml")),
         contract=Contract(
             dtype=_dtype(text), entry="Model", adapter="ModelNew = Model",
             comparator=Comparator("custom" if lenient else "allclose", _tolerances(facts)), requires=tuple(requires),
