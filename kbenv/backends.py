@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Vendor = Literal["nvidia", "amd", "intel", "google", "huawei", "cpu"]
+Dialect = Literal["threads", "tiles", "loops"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Backend:
         built_ahead: a pattern of sources that may build something before any device is there, through
             `torch.utils.cpp_extension`; None where nothing is.
         snippet: the template under `prompts/` that tells a model how to write it.
+        dialect: how its kernels are written, for what is read off their text: C++ of a thread of a block ("threads"),
+            Python over tiles ("tiles"), C over whole arrays ("loops"); None where nothing is read off it.
         proven: where kernels of it have been judged; None where none has: it is declared only.
     """
 
@@ -60,6 +63,7 @@ class Backend:
     needs: tuple[Requirement, ...] = ()
     imports: tuple[str, ...] = ()
     built_ahead: str | None = None
+    dialect: Dialect | None = None
     proven: str | None = None
     snippet: str = field(init=False)
 
@@ -200,6 +204,7 @@ BACKENDS: tuple[Backend, ...] = (
         ),
         loading="torch.cuda._compile_kernel, NVRTC through cuda-bindings, or CuPy's RawKernel: no host compiler",
         needs=(Requirement(package="cuda-bindings", advice="pip install 'kbenv[cuda]'"),),
+        dialect="threads",
         proven="H200",
     ),
     Backend(
@@ -214,6 +219,7 @@ BACKENDS: tuple[Backend, ...] = (
         loading="torch.utils.cpp_extension.load_inline, compiled by nvcc",
         built_ahead=_EXTENSION,
         needs=(_NVCC, _CXX, _NINJA),
+        dialect="threads",
         proven="H200",
     ),
     Backend(
@@ -225,6 +231,7 @@ BACKENDS: tuple[Backend, ...] = (
         imports=("triton",),
         loading="triton compiles a function when it is first launched",
         needs=(_TRITON,),
+        dialect="tiles",
         proven="H200",
     ),
     Backend(
@@ -246,6 +253,7 @@ BACKENDS: tuple[Backend, ...] = (
         loading="torch.utils.cpp_extension.load_inline, compiled by the C++ compiler",
         built_ahead=_EXTENSION,
         needs=(_CXX, _NINJA),
+        dialect="loops",
         proven="CPU",
     ),
     Backend(
@@ -256,6 +264,7 @@ BACKENDS: tuple[Backend, ...] = (
         evidence=((r"\bCDLL\b|\bLoadLibrary\b", "a library loaded by ctypes"), (r"\bcffi\b", "cffi")),
         loading="compiled by `cc` into a shared library in TMPDIR and loaded by ctypes",
         needs=(Requirement(programs=("cc", "gcc", "clang"), advice="install a C compiler"),),
+        dialect="loops",
         proven="CPU",
     ),
 )

@@ -111,14 +111,36 @@ def test_a_numba_kernel_is_credited_where_numba_is_installed() -> None:
 
 
 def test_no_backend_s_name_is_compared_outside_of_its_declaration() -> None:
-    names = {*backend_names()} - {"c", "cuda"}  # "cuda" is a kind of device as well, "c" any letter
     found = []
-    for path in [*ROOT.glob("kbenv/**/*.py"), *ROOT.glob("agents/*.py"), *ROOT.glob("problems/*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Compare):
-                words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
-                found += [f"{path}:{node.lineno}" for word in words if isinstance(word, str) and word in names]
+    for folder, but in (("kbenv", ()), ("agents", ("kernels",)), ("problems", ("core",)), ("sandbox", ())):
+        for path in (ROOT / folder).rglob("*.py"):
+            if not set(but) & set(path.parts) and path.name != "backends.py":
+                found += [f"{path}:{line}" for line in compared_names(path.read_text())]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("x = name == 'triton'", True), ("x = name in ('c', 'cpp')", True), ("x = backend == 'cuda'", True),
+        ("x = self._backend != 'c'", True), ("x = device == 'cuda'", False), ("x = letter == 'c'", False),
+        ("match name:\n    case 'triton': pass", True), ("x = backend.dialect == 'tiles'", False),
+    ],
+)  # fmt: skip
+def test_a_compared_name_is_found(line: str, is_found: bool) -> None:
+    assert bool(compared_names(line)) is is_found
+
+
+def compared_names(source: str) -> list[int]:
+    """The lines of `source` that compare something with a backend's name."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare | ast.MatchValue):
+            words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)} & {*backend_names()}
+            # "cuda" is a kind of device as well, "c" any letter
+            if words - {"c", "cuda"} or (words and "backend" in ast.unparse(node)):
+                found.append(getattr(node, "lineno", 0))
+    return found
 
 
 def test_a_folder_that_a_language_needs_is_named_by_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
