@@ -52,6 +52,8 @@ class Backend:
         dialect: how its kernels are written, for what is read off their text: C++ of a thread of a block ("threads"),
             Python over tiles ("tiles"), C over whole arrays ("loops"); None where nothing is read off it.
         proven: where kernels of it have been judged; None where none has: it is declared only.
+        offered: whether prompts offer it unasked, where it is proven; not where what it needs comes neither with kbenv
+            nor with PyTorch nor with a compiler.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Backend:
     built_ahead: str | None = None
     dialect: Dialect | None = None
     proven: str | None = None
+    offered: bool = True
     snippet: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -243,6 +246,8 @@ BACKENDS: tuple[Backend, ...] = (
         imports=("numba",),
         loading="numba compiles a function when it is first called, over NumPy views of the tensors",
         needs=(Requirement(package="numba", advice="pip install numba"),),
+        proven="CPU",
+        offered=False,
     ),
     Backend(
         name="cpp",
@@ -287,6 +292,6 @@ def find_backend(name: str) -> Backend | None:
 
 
 def backends_for(device: str) -> tuple[Backend, ...]:
-    """The backends that have been proven on devices of the kind of `device` ("cpu", "cuda:1"), in order."""
+    """The backends that prompts offer on devices of the kind of `device` ("cpu", "cuda:1"), in order."""
     kind = device.split(":")[0]
-    return tuple(backend for backend in BACKENDS if backend.device == kind and backend.proven is not None)
+    return tuple(one for one in BACKENDS if one.device == kind and one.proven is not None and one.offered)

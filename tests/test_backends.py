@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from kbenv import doctor, evaluate
 from kbenv.backends import BACKENDS, NO_BACKEND, Backend, Requirement, backend_names, backends_for, find_backend
 from kbenv.prompts import render
 from kbenv.provenance import custom_kernel_evidence, detect_backend
+from tests.test_doctor import CPU_TORCH, CUDA_TORCH
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
@@ -54,7 +56,8 @@ def test_names_are_unique_and_each_has_words_for_a_prompt() -> None:
     assert find_backend("torch") is None
 
 
-def test_only_what_has_been_judged_is_proven() -> None:
+def test_prompts_offer_what_has_been_judged_and_comes_along() -> None:
+    assert [backend.name for backend in BACKENDS if backend.proven is not None and not backend.offered] == ["numba"]
     assert [backend.name for backend in backends_for("cuda:1")] == ["cuda_raw", "cuda", "triton"]
     assert [backend.name for backend in backends_for("cpu")] == ["cpp", "c"]
 
@@ -65,12 +68,23 @@ def test_the_doctor_says_what_a_backend_needs() -> None:
         needs=(Requirement(programs=("no-such-program", "nor-this"), advice="install it"),
                Requirement(package="no-such-package", advice="install that"), Requirement(package="pytest")),
     )  # fmt: skip
-    finding = doctor.check_backend(lacking)
+    finding = doctor.check_backend(lacking, CPU_TORCH)
     assert (finding.name, finding.state) == ("backend none", "optional")
     assert "declared only" in finding.found
     assert finding.found.endswith("; lacks no-such-program or nor-this, no-such-package")
     assert finding.advice == "install it; install that"
-    assert doctor.check_backend(Backend("some", "Some", "cpu", "cpu", (), "now", proven="CPU")).state == "ok"
+    assert doctor.check_backend(Backend("a", "A", "cpu", "cpu", (), "now", proven="CPU"), CPU_TORCH).state == "ok"
+
+
+def test_a_backend_is_not_there_without_its_device() -> None:
+    gpu, amd = Backend("a", "A", "nvidia", "cuda", (), "now", proven="H200"), Backend("b", "B", "amd", None, (), "now")
+    assert doctor.check_backend(gpu, CUDA_TORCH).state == "ok"
+    for torch, lacks in ((CPU_TORCH, "a CUDA build of torch"), (replace(CUDA_TORCH, gpus=()), "a GPU that torch can")):
+        finding = doctor.check_backend(gpu, torch)
+        assert finding.state == "optional"
+        assert f"lacks {lacks}" in finding.found
+    for torch in (CPU_TORCH, CUDA_TORCH):
+        assert "lacks a device that kbenv judges on (it has none of amd)" in doctor.check_backend(amd, torch).found
 
 
 NUMBA = """
@@ -150,8 +164,8 @@ def test_a_folder_that_a_language_needs_is_named_by_a_variable(tmp_path: Path, m
         monkeypatch.delenv("SOME_ROOT", raising=False)
         if value is not None:
             monkeypatch.setenv("SOME_ROOT", value)
-        finding = doctor.check_backend(backend)
+        finding = doctor.check_backend(backend, CUDA_TORCH)
         assert (finding.state, finding.advice) == ("optional", "set SOME_ROOT")
         assert finding.found.endswith("lacks SOME_ROOT")
     monkeypatch.setenv("SOME_ROOT", str(tmp_path))
-    assert doctor.check_backend(backend).state == "ok"
+    assert doctor.check_backend(backend, CUDA_TORCH).state == "ok"
