@@ -223,6 +223,8 @@ class Evaluator:
     def audit(self, problem: Problem | str) -> Audit:
         """What the reference of `problem` is like, excluded or not, under a protocol with a calibrated tolerance.
 
+        Of several cases one is looked at: the one that is in place, else the first that is timed.
+
         Raises:
             UsageError: the problem is unknown or not judged yet, or the protocol has no calibration.
             SandboxError: there is no audit: no memory, too little time, a fault of the judge. It is not tried again.

@@ -262,6 +262,17 @@ def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: st
     assert run(problems[0])[1][0].shape == (4, 8)
 
 
+def test_a_table_of_another_set_is_not_taken_for_kernelbench_s(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
+    from pyarrow import parquet
+
+    rows = [{"name": "001_a", "axes": "{}", "reference": "def run(): ...", "workloads": "[]"}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "train.parquet")
+    for path in (tmp_path, tmp_path / "train.parquet"):
+        with pytest.raises(ProblemNotFoundError, match=r"in no format that is known; .*download_solexecbench.py"):
+            import_problems(path)
+
+
 def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", '{"code": "", "level": 1, "name": "", "problem_id": 1}\n{"code": ""}\n')
     with pytest.raises(ProblemNotFoundError, match=r"expected rows with code, .*; row 2; level: Field required"):
@@ -1033,7 +1044,7 @@ def test_a_folder_of_files_is_imported_and_what_is_no_problem_is_said(tmp_path: 
 
 
 def test_an_address_is_not_fetched() -> None:
-    with pytest.raises(ProblemNotFoundError, match="git clone it first"):
+    with pytest.raises(ProblemNotFoundError, match=r"^https://github\.com/Scaling\S* .*; git clone it first"):
         import_problems(Path("https://github.com/ScalingIntelligence/KernelBench"))
 
 

@@ -1,5 +1,6 @@
 """Operator definitions in JSON, with workloads: SOL-ExecBench's and FlashInfer-Bench's.
 
+SOL-ExecBench's published tables (Parquet) are not read: its own script unpacks them into this form.
 SOL-ExecBench keeps a problem in a folder (`definition.json`, `workload.jsonl`), FlashInfer-Bench a set of them in
 `definitions/**/*.json` and `workloads/**/<name>.jsonl`. A definition names axes, inputs, outputs and a reference `run`;
 a workload gives the axes that vary and says how each input is made. The workloads are the problem's cases, the largest
@@ -27,7 +28,10 @@ SOL, FLASHINFER = "sol-execbench/", "flashinfer-bench/"
 SOL_LICENCE = "NVIDIA Evaluation Dataset License"
 """Of the data set, which is for evaluation alone. The repository and its few samples are Apache-2.0; an id does not
 tell which of both it names, so that the stricter licence stands for all."""
-FORMAT = "SOL-ExecBench, FlashInfer-Bench: definition.json and workload.jsonl, or definitions/ and workloads/"
+FORMAT = (
+    "SOL-ExecBench, FlashInfer-Bench: definition.json and workload.jsonl (into which SOL-ExecBench's "
+    "scripts/download_solexecbench.py unpacks its tables), or definitions/ and workloads/"
+)
 
 _ORIGINS = {
     SOL: Origin("sol-execbench", "https://github.com/NVIDIA/SOL-ExecBench", SOL_LICENCE, may_train=False),
