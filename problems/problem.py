@@ -64,6 +64,11 @@ class Case:
     dtype: Dtype | None = None
 
 
+TOLERANCES = ("absolute", "relative", "share", "cap")
+"""An element is right within absolute + relative * |reference|; a share of each output's must be, and none off by more
+than the cap."""
+
+
 @dataclass(frozen=True)
 class Comparator:
     """How the set itself compares an output with the reference's.
@@ -72,7 +77,8 @@ class Comparator:
         kind: "allclose" (every element within a tolerance), "matched" (a share of them), "exact", "metrics" (cosine
             similarity, relative L1, RMSE), "custom" (a checker of the set's), "distribution" (outputs are random by
             contract, and the judge compares their distributions).
-        parameters: its numbers, by the set's own names.
+        parameters: its numbers: for "allclose" and "matched" those of `TOLERANCES` that the set names, for "metrics" by
+            the set's own names.
     """
 
     kind: Literal["allclose", "matched", "exact", "metrics", "custom", "distribution"] = "allclose"
@@ -91,8 +97,9 @@ class Contract:
             `kbenv problems import` counts them.
         dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
             several; None where the protocol's precision decides.
-        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched"; for
-            "custom" the source defines `_kbenv_check(arguments, output)`.
+        comparator: the set's own comparison. The numbers of "allclose" and "matched" are the tolerance of a protocol
+            that asks for them (`Protocol.own_tolerance`), and stand aside for that of any other; for "custom" the
+            source defines `_kbenv_check(arguments, output)`.
         in_place: positions of the arguments that the reference writes into, -1 for all of them; what becomes of them is
             judged as well.
         processes: how many processes of a group run the reference at once.

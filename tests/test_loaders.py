@@ -725,7 +725,8 @@ def test_a_definition_s_workloads_are_cases(tmp_path: Path, make: Callable[[Path
     problem = only(tmp_path)
     assert problem.id == id
     assert [case.constants for case in problem.cases] == [{"rows": 3, "alpha": 2.0}, {"rows": 5, "alpha": 2.0}]
-    assert problem.contract.comparator.kind == "matched"
+    strictest = {"absolute": 0.01, "share": 0.99} | ({"relative": 0.01} if make is sol_execbench else {})
+    assert problem.contract.comparator == Comparator("matched", strictest)
     (x, i, alpha), (output,) = run(problem.for_case("0"))
     assert alpha == 2.0
     assert torch.equal(output, x[:, :3] * 2.0 + i.unsqueeze(1))
@@ -828,7 +829,7 @@ def test_tests_and_benchmarks_of_a_competition_are_cases(gpu_mode: Path) -> None
     problem = only(gpu_mode)
     assert problem.id == "gpu-mode/some/add"
     assert [(case.name, case.role) for case in problem.cases] == [("test-0", "public"), ("benchmark-0", "perf")]
-    assert problem.contract.comparator == Comparator("allclose", {"rtol": 1e-3, "atol": 2e-3})
+    assert problem.contract.comparator == Comparator("allclose", {"relative": 1e-3, "absolute": 2e-3})
     (data,), (output,) = run(problem.for_case("test-0"))
     assert torch.equal(output, data[0] + data[1])
     submission = "from task import input_t\n\n\ndef custom_kernel(data: input_t):\n    return data[1] + data[0]\n"
@@ -897,7 +898,7 @@ def test_shapes_set_the_reference_s_constants(hard: Path) -> None:
     problem = only(hard)
     assert problem.id == "kernelbench-hard/01_add"
     assert problem.hints == {"flops": "batch"}
-    assert problem.contract.comparator.parameters == {"float32": 2.0}
+    assert problem.contract.comparator.parameters == {"absolute": 1.0, "relative": 2.0}
     assert [run(problem.for_case(case.name))[1][0].shape[0] for case in problem.cases] == [2, 3]
     submission = HARD[: HARD.index("BATCH")]  # the set's own submissions define Model
     assert run(problem.for_case("0"), submission)[1][0].shape == (2, 8)

@@ -10,7 +10,7 @@ is timed. A submission may define `run` itself, with or without the outputs as f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -42,6 +42,13 @@ _LAYOUTS = {  # the data sets lie beside SOL-ExecBench's own samples, and are in
     FLASHINFER: ("definitions/*.json", "definitions/*/*.json", "examples/*/*/definitions/*.json"),
 }
 _SOLUTION_ENTRY = "run"
+_SOL_TOLERANCE = {"max_atol": 1e-2, "max_rtol": 1e-2, "required_matched_ratio": 0.99}
+_TOLERANCES: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
+    "max_atol": ("absolute", min),
+    "max_rtol": ("relative", min),
+    "required_matched_ratio": ("share", max),
+    "max_error_cap": ("cap", min),
+}
 
 
 class _Data(BaseModel):
@@ -112,7 +119,6 @@ def load(id: str, path: Path) -> Problem:
     if not workloads:
         raise ProblemNotFoundError(f"{path}: found no workload that can be made without further files ({left_out})")
     floats = {item.dtype for item in definition.inputs.values() if item.shape is not None and "float" in item.dtype}
-    tolerance = {name: float(value) for name, value in workloads[0].tolerance.items() if value is not None}
     prefix = SOL if id.startswith(SOL) else FLASHINFER
     cases = tuple(_cases(definition, workloads))
     return file.from_source(
@@ -121,7 +127,7 @@ def load(id: str, path: Path) -> Problem:
         origin=replace(_ORIGINS[prefix], version=commit_of(path, *_LAYOUTS[prefix])),
         contract=Contract(
             reference="backward" if definition.op_type == "backward" else "operator",
-            dtype=precision_of(floats) if floats else None, comparator=Comparator("matched", tolerance),
+            dtype=precision_of(floats) if floats else None, comparator=_comparator(prefix, workloads),
             entry=_SOLUTION_ENTRY, adapter=_adapter(definition),
         ),
     )  # fmt: skip
@@ -165,6 +171,20 @@ def _read_workloads(path: Path, definition: _Definition) -> tuple[list[_Workload
         else:
             possible.append(workload)
     return possible, f"{stored} need tensors stored elsewhere"
+
+
+def _comparator(prefix: str, workloads: list[_Workload]) -> Comparator:
+    """By the strictest numbers of all workloads; what SOL-ExecBench leaves out has a default there."""
+    defaults = _SOL_TOLERANCE if prefix == SOL else {}
+    given = [
+        defaults | {name: float(value) for name, value in workload.tolerance.items() if value is not None}
+        for workload in workloads
+    ]
+    strictest = {}
+    for own, (name, choose) in _TOLERANCES.items():
+        if values := [one[own] for one in given if own in one]:
+            strictest[name] = choose(values)
+    return Comparator("matched", strictest)
 
 
 def _cases(definition: _Definition, workloads: list[_Workload]) -> list[Case]:
