@@ -95,6 +95,8 @@ class Contract:
     Attributes:
         reference: what the set's reference is: a module, a function, a Triton or library operator, a backward pass;
             `kbenv problems import` counts them.
+        mode: "train", as PyTorch constructs modules, or "eval": both models are put into evaluation mode, where dropout
+            does nothing and normalisation uses its running statistics.
         dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
             several; None where the protocol's precision decides.
         comparator: the set's own comparison. The numbers of "allclose" and "matched" are the tolerance of a protocol
@@ -111,6 +113,7 @@ class Contract:
     """
 
     reference: Literal["module", "function", "operator", "backward"] = "module"
+    mode: Literal["train", "eval"] = "train"
     dtype: Dtype | None = None
     comparator: Comparator = Comparator()
     in_place: tuple[int, ...] = ()
@@ -190,6 +193,8 @@ class Problem:
     def source_judged(self, device: str) -> str:
         """`source_for`, and behind it what a runner must know of the contract (sandbox/runner/switch.py)."""
         switches = ["_kbenv_keeps_types = True"] if self.dtype == "mixed" else []
+        if self.contract.mode == "eval":
+            switches.append("_kbenv_evaluates = True")
         if self.contract.comparator.kind == "exact":
             switches.append("_kbenv_bits = True")
         if self.contract.in_place:

@@ -134,6 +134,18 @@ def test_a_checkout_s_version_is_told_by_its_sizes(tmp_path: Path, width: str, v
     assert (origin.name, origin.licence, origin.version) == ("kernelbench", "MIT", version)
 
 
+def test_a_problem_that_is_random_by_dropout_alone_is_judged_in_evaluation_mode(tmp_path: Path) -> None:
+    for number in (66, 67):
+        write(tmp_path / "level2" / f"{number}_a.py", PLAIN)
+    for number, mode in ((66, "eval"), (67, "train")):
+        problem = load_problem(f"kernelbench/level2/{number}", problems_dir=tmp_path)
+        assert problem.contract.mode == mode
+        assert ("_kbenv_evaluates = True" in problem.source_judged("cpu")) == (mode == "eval")
+        assert "_kbenv_evaluates" not in problem.source_shown("cpu")
+    own = write(tmp_path / "own.py", f'"""Some.\n\nMode: evaluation.\n"""\n{PLAIN}')
+    assert load_problem(str(own)).contract == Contract(mode="eval")
+
+
 def test_the_commit_of_a_checkout_is_read_from_its_files(tmp_path: Path) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     write(tmp_path / "level1" / "19_ReLU.py", PLAIN)

@@ -113,6 +113,12 @@ def test_a_set_s_own_tolerance_is_told_where_it_holds() -> None:
     assert "<= 0.001 + 0.001 * |reference|. Every element must be right, in every timed call too" in text
 
 
+def test_evaluation_mode_is_told() -> None:
+    for mode in ("train", "eval"):
+        problem = replace(make_problem(), contract=Contract(mode=mode))
+        assert ("(`.eval()`)" in render_prompt(problem, get_protocol("hardened"), "cpu")) is (mode == "eval")
+
+
 def test_in_half_precision_it_is_not_half_precision_that_is_ruled_out() -> None:
     text = render_prompt(make_problem(), get_protocol("hardened", "bf16"), "cuda:0")
     golden("cuda-bf16.md", text)

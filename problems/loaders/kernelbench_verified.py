@@ -52,7 +52,7 @@ def load(id: str, path: Path) -> Problem:
         ),
         same_as=kernelbench.PREFIX + id.removeprefix(PREFIX),
         view=kernelbench.view_of(level, int(number)), shown=file.read_python(stripped) if stripped.is_file() else None,
-        contract=kernelbench.contract_of(level),
+        contract=kernelbench.contract_of(level, int(number)),
         tags=tuple(f"hidden:{name}" for name in hidden_inputs(text) if name not in _FACTORS.values()),
     )  # fmt: skip
 

@@ -165,6 +165,50 @@ def test_metrics_of_whole_outputs_stand_for_a_tolerance(evaluator: Evaluator, no
     assert ("output 0: l1_relative is " in verdict.message) is (status is Status.WRONG_VALUE)
 
 
+DROPOUT = """\
+import torch
+
+
+class {name}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.BatchNorm1d(32), torch.nn.Dropout(0.5))
+
+    def forward(self, x):
+        {body}
+
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("return self.inner(x)", Status.PASSED),
+        ("n = self.inner[0]\n        return (x - n.running_mean) * (n.running_var + n.eps).rsqrt() * n.weight + n.bias",
+         Status.PASSED),
+        ("assert not (self.training or self.inner[1].training)\n        return self.inner(x)", Status.PASSED),
+        ("return self.inner.train()(x)", Status.WRONG_VALUE),
+    ],
+)  # fmt: skip
+def test_reference_and_submission_are_in_evaluation_mode_where_the_problem_says_so(
+    evaluator: Evaluator, body: str, status: Status
+) -> None:
+    source = DROPOUT.format(name="Model", body="return self.inner(x)")
+    one = problem(source, contract=Contract(mode="eval"))
+    assert evaluator.evaluate(one, DROPOUT.format(name="ModelNew", body=body)).status is status
+    if "train" not in body:
+        verdict = evaluator.evaluate(problem(source), DROPOUT.format(name="ModelNew", body=body))
+        assert verdict.status is Status.WRONG_VALUE  # dropout falls elsewhere in every call
+        assert verdict.reference_random
+
+
 @pytest.mark.parametrize(
     ("comparator", "body", "status"),
     [
