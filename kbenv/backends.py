@@ -133,7 +133,10 @@ BACKENDS: tuple[Backend, ...] = (
         evidence=((r"@\s*(?:\w+\.)*kernel\b", "a Helion kernel"),),
         imports=("helion",),
         loading="helion generates Triton code when a kernel is first called, and tunes it unless a config is given",
-        needs=(Requirement(package="helion", advice="pip install helion"), _TRITON),
+        needs=(
+            Requirement(package="helion", advice="pip install a helion that fits torch (helion 1.4 fits 2.11)"),
+            _TRITON,
+        ),
     ),
     Backend(
         name="thunderkittens",

@@ -7,7 +7,9 @@ executed here.
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +28,9 @@ BEST_EFFORT = "BEST_EFFORT"
 """The constant that says why such a submission may be credited, for what it is, all the same."""
 NEEDS_PAIRS = "NEEDS_PAIRS"
 """The constant that says how many pairs of runners it takes to see what a submission does; with fewer it is right."""
+
+NEEDS = "NEEDS"
+"""The constant that names what it needs beyond PyTorch and compilers: a module, or a variable that names a folder."""
 
 MEMORY_AT_MOST = "MEMORY_AT_MOST"
 """The constant that says which memory ratio a credited verdict may claim at most."""
@@ -55,6 +60,15 @@ class Case:
         """Acceptable statuses, or "no_effect"."""
         expected = self.constants["EXPECT"]
         return (expected,) if isinstance(expected, str) else tuple(expected)
+
+    @property
+    def lacking(self) -> str | None:
+        """What it needs and this installation does not have; None when it can be judged here."""
+        needed: str | None = self.constants.get(NEEDS)
+        if needed is None:
+            return None
+        has_it = os.path.isdir(os.environ.get(needed, "")) if needed.isupper() else find_spec(needed) is not None
+        return None if has_it else needed
 
 
 def load_case(path: Path, tests: Path = TESTS) -> Case:

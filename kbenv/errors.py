@@ -40,5 +40,9 @@ class DeviceMemoryError(SandboxError):
     """The device cannot hold the job even with one slot and chunked comparison; the message says need and have."""
 
 
+class IsolationError(SandboxError):
+    """Nothing but limits and a filter would keep submissions apart here, and the protocol asks for more."""
+
+
 class ModelError(RuntimeError):
     """The language model's service failed for good (after retries), or its budget is spent."""

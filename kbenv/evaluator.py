@@ -21,6 +21,7 @@ from kbenv.case import combine, ends, seeds_of, split
 from kbenv.diagnosis import read_diagnosis
 from kbenv.errors import (
     DeviceMemoryError,
+    IsolationError,
     ProblemExcludedError,
     ProblemUnjudgedError,
     ReferenceFaultError,
@@ -48,6 +49,7 @@ from kbenv.provenance import (
     why_not_custom,
 )
 from kbenv.sandbox.choice import open_sandbox
+from kbenv.sandbox.confine import isolation_level
 from kbenv.sandbox.docker import DockerSettings
 from kbenv.sandbox.job import Job, Result
 from kbenv.screen import screen
@@ -111,6 +113,8 @@ class Evaluator:
         diagnostics: what is also looked at: "kernels" (`Verdict.provenance` and `plausibility`; a second), and in
             standard trials, told in `Verdict.diagnosis`, "code" (half a second), "counters" and "access" (seconds,
             where NVIDIA's tools are there and allowed). They decide no status.
+        allow_same_uid: judge even where nothing but limits and a filter keeps a submission apart, which `hardened`
+            refuses.
         cache: answer the same problem and source again with the verdict it had, instead of judging it again.
         on_phase: called with the name of each phase as the judge enters it.
 
@@ -131,6 +135,7 @@ class Evaluator:
         effort: Effort = DEFAULT_EFFORT,
         compiled_baseline: bool = False,
         diagnostics: Sequence[Diagnostic] = (),
+        allow_same_uid: bool = False,
         cache: bool = False,
         on_phase: Callable[[str], None] | None = None,
     ) -> None:
@@ -141,6 +146,8 @@ class Evaluator:
         protocol = protocol.with_effort(effort)
         if compiled_baseline:
             protocol = protocol.model_copy(update={"compiled_baseline": True})
+        if allow_same_uid:
+            protocol = protocol.model_copy(update={"same_uid": True})
         if not set(diagnostics) <= set(DIAGNOSTICS):
             raise UsageError(f"diagnostics must be of {', '.join(DIAGNOSTICS)}; found {', '.join(diagnostics)}")
         if diagnostics:
@@ -368,9 +375,7 @@ class Evaluator:
     def _isolation(self, had: dict[str, Any] | None) -> Isolation | None:
         if had is None:
             return None
-        apart = {"pid", "network", "mount"} <= set(had["namespaces"])
-        other_user = had["uid"] is not None
-        level = ("full" if apart else "uid") if other_user else ("namespace" if apart else "same-uid")
+        level = isolation_level(had)
         had = had | {"missing": [*had["missing"], *self._sandbox.missing]}
         return Isolation(sandbox=self._sandbox.name, level=level, **had)  # type: ignore[arg-type]
 
@@ -382,5 +387,6 @@ def evaluate(problem: Problem | str, source: str, **options: Any) -> Verdict:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether another try with a fresh judge can help: not when the reference fails or memory lacks."""
-    return isinstance(error, SandboxError) and not isinstance(error, ReferenceFaultError | DeviceMemoryError)
+    """Whether another try with a fresh judge can help: not when the reference fails, or memory or isolation lacks."""
+    lasting = ReferenceFaultError | DeviceMemoryError | IsolationError
+    return isinstance(error, SandboxError) and not isinstance(error, lasting)

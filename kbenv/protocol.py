@@ -182,6 +182,11 @@ class Protocol(_Frozen):
     limits: Limits = Limits()
     require_custom_kernel: bool
     excluded: tuple[str, ...]
+    same_uid: bool = Field(
+        default=True,
+        description="whether submissions are judged where nothing but limits and a filter keeps them apart "
+        "(`isolation.level` same-uid)",
+    )
     secret_seeds: bool = Field(default=False, description="all seeds drawn anew for each job; the verdict records them")
     redraw_parameters: bool = Field(
         default=False, description="constant parameters become seeded draws in construction"
@@ -317,6 +322,7 @@ def _hardened(precision: Precision) -> Protocol:
             "require_custom_kernel": True,
             "custom_share_at_least": CUSTOM_SHARE,
             "excluded": tuple(EXCLUDED),
+            "same_uid": False,
         }
     )
 

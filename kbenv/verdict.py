@@ -109,6 +109,14 @@ class Memory(_Frozen):
     reference_device_bytes: int | None = None
 
 
+class SmClock(_Frozen):
+    """What NVML showed of the GPU's SM clock after rounds of timing, and what held it down at any of these looks."""
+
+    lowest_mhz: int
+    highest_mhz: int
+    held_by: tuple[str, ...]
+
+
 class Measurement(_Frozen):
     """The timing behind a speedup. Times in milliseconds, per call."""
 
@@ -132,6 +140,7 @@ class Measurement(_Frozen):
     )
     submission_event_ms: float | None = Field(description="diagnostic: CUDA events inside the submission's process")
     reference_event_ms: float | None
+    sm_clock: SmClock | None = None
 
 
 KernelKind = Literal["custom", "library", "compiled", "copy", "other"]

@@ -18,9 +18,9 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from . import seccomp
 
@@ -40,6 +40,8 @@ _WARDEN = 65533
 """A uid of no job and nobody."""
 _DIE_S = 30.0
 PRIVATE_FOLDERS = (*SHARED_FOLDERS, "/home", "/root")
+HEADER_FOLDERS = ("THUNDERKITTENS_ROOT",)
+"""Variables that name a folder of headers which submissions include: handed on, and the folder stays readable."""
 
 
 @dataclass
@@ -55,6 +57,14 @@ class Isolation:
         return {
             "uid": self.uid, "namespaces": self.namespaces, "seccomp": self.seccomp, "missing": self.missing,
         }  # fmt: skip
+
+
+def isolation_level(had: Mapping[str, Any]) -> Literal["full", "namespace", "uid", "same-uid"]:
+    """How far `Isolation.to_json` keeps a submission from the user that judges it (`kbenv.verdict.Isolation`)."""
+    apart = {"pid", "network", "mount"} <= set(had["namespaces"])
+    if had["uid"] is not None:
+        return "full" if apart else "uid"
+    return "namespace" if apart else "same-uid"
 
 
 _WAITING_AT_ONCE = 16
@@ -137,7 +147,8 @@ def private_mounts() -> bool:
 
 def needed_paths(extra: Iterable[str]) -> list[str]:
     """Folders that a runner must be able to read, wherever they lie: interpreter, packages, tools, libraries."""
-    environment = [os.environ.get(name, "") for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CPATH")]
+    named = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CPATH", *HEADER_FOLDERS)
+    environment = [os.environ.get(name, "") for name in named]
     found = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path, *extra]
     found += [folder for value in environment for folder in value.split(":")]
     real = {os.path.realpath(folder) for folder in found if folder and os.path.isdir(folder)}

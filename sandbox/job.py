@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbenv.errors import DeviceMemoryError, ReferenceFaultError, SandboxError
+from kbenv.errors import DeviceMemoryError, IsolationError, ReferenceFaultError, SandboxError
 from kbenv.problems.problem import Problem
 from kbenv.protocol import Protocol
 
@@ -45,7 +45,7 @@ class Job:
 
 def fault_error(fault: dict[str, Any]) -> SandboxError:
     """The exception of a judge's fault; a traceback comes as its note."""
-    kinds = {"reference": ReferenceFaultError, "memory": DeviceMemoryError}
+    kinds = {"reference": ReferenceFaultError, "memory": DeviceMemoryError, "isolation": IsolationError}
     error = kinds.get(fault["kind"], SandboxError)(fault["message"])
     if fault["detail"]:
         error.add_note(fault["detail"])

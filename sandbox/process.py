@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import IO
 
 from kbenv.protocol import Limits
+from kbenv.sandbox.confine import HEADER_FOLDERS
 from kbenv.sandbox.gpu import canonical
 from kbenv.sandbox.wire import Channel, pair
 
-_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "TZ", "SYSTEMROOT")
+_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "TZ", "SYSTEMROOT", *HEADER_FOLDERS)
 _BOOT = Path(__file__).resolve().parent / "boot.py"
 
 

@@ -12,6 +12,8 @@ from kbenv import doctor, evaluate
 from kbenv.backends import BACKENDS, NO_BACKEND, Backend, Requirement, backend_names, backends_for, find_backend
 from kbenv.prompts import render
 from kbenv.provenance import custom_kernel_evidence, detect_backend
+from kbenv.sandbox.confine import HEADER_FOLDERS, needed_paths
+from kbenv.sandbox.process import ProcessCarrier
 from tests.test_doctor import CPU_TORCH, CUDA_TORCH
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,6 +157,16 @@ def compared_names(source: str) -> list[int]:
             if words - {"c", "cuda"} or (words and "backend" in ast.unparse(node)):
                 found.append(getattr(node, "lineno", 0))
     return found
+
+
+def test_a_folder_of_headers_that_a_language_needs_is_found_in_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {need.variable for backend in BACKENDS for need in backend.needs if need.variable} == set(HEADER_FOLDERS)
+    for variable in HEADER_FOLDERS:
+        monkeypatch.setenv(variable, str(tmp_path))
+        assert ProcessCarrier()._environment()[variable] == str(tmp_path)
+        assert str(tmp_path.resolve()) in needed_paths([])
 
 
 def test_a_folder_that_a_language_needs_is_named_by_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,7 @@ def test_every_option_reaches_the_evaluator(judge: Judge, source: Path) -> None:
     options["effort"] = "quick"
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
     more = [
+        "--allow-same-uid",
         "--image",
         "mine",
         "--runtime",
@@ -102,6 +103,7 @@ def test_every_option_reaches_the_evaluator(judge: Judge, source: Path) -> None:
     docker = DockerSettings(image="mine", runtime="runsc", gpu_access="cdi", cpus=1.5, mounts=("/a", "/b"))
     assert judge.options == options | {
         "require_custom_kernel": False, "docker": docker, "compiled_baseline": False, "diagnostics": (),
+        "allow_same_uid": True,
     }  # fmt: skip
 
 
@@ -135,6 +137,7 @@ def test_defaults(judge: Judge, source: Path) -> None:
         "docker": DockerSettings(),
         "compiled_baseline": False,
         "diagnostics": (),
+        "allow_same_uid": False,
     }
 
 

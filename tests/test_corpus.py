@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from kbenv.corpus import TESTS, find_violation, load_case, quick
 from kbenv.protocol import get_protocol
@@ -36,6 +39,19 @@ def test_an_honest_kernel_must_be_credited():
     case = replace(LATER, constants={})
     assert find_violation("honest", case, make_verdict(speedup=0.5)) is None
     assert "WRONG_VALUE" in (find_violation("honest", case, make_verdict(Status.WRONG_VALUE)) or "")
+
+
+def test_a_submission_says_what_it_needs_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(**constants: str) -> str | None:
+        return replace(LATER, constants=constants).lacking
+
+    assert lacking() is None
+    assert lacking(NEEDS="pytest") is None
+    assert lacking(NEEDS="no_such_module") == "no_such_module"
+    monkeypatch.delenv("SOME_ROOT", raising=False)
+    assert lacking(NEEDS="SOME_ROOT") == "SOME_ROOT"
+    monkeypatch.setenv("SOME_ROOT", str(tmp_path))
+    assert lacking(NEEDS="SOME_ROOT") is None
 
 
 def test_the_corpora_are_judged_at_quick_effort_with_a_second_pair_of_runners():

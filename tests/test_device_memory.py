@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,8 @@ import torch
 
 from kbenv.sandbox.judge import memory
 from kbenv.sandbox.judge.compare import Comparison
-from kbenv.sandbox.judge.memory import Peak, least_peak, peak, unseen_bytes, unseen_in_all
+from kbenv.sandbox.judge.memory import Peak, least_peak, peak, pinned_bytes, unseen_bytes, unseen_in_all
+from kbenv.sandbox.judge.proc import private_bytes, shared_bytes
 from kbenv.sandbox.layout import Arena
 from tests.arenas import arena_of
 
@@ -91,6 +94,34 @@ def test_what_is_held_beyond_the_reported_peak_counts_past_what_is_usual(held: i
 def test_what_the_reference_holds_beyond_its_peak_the_submission_may() -> None:
     assert unseen_bytes(1900 * MIB, 400 * MIB, 2000 * MIB, 500 * MIB) == 0
     assert unseen_bytes(1900 * MIB, 400 * MIB, 500 * MIB, 500 * MIB) == (1900 - 400 - 100 - 256) * MIB
+
+
+def test_host_memory_that_a_device_can_reach_counts_beyond_the_references() -> None:
+    usual = Peak(0, mapped=80 * MIB, private=300 * MIB)
+    assert pinned_bytes(Peak(0, mapped=140 * MIB, private=800 * MIB), usual) == 0
+    assert pinned_bytes(Peak(0, mapped=592 * MIB, private=300 * MIB), usual) == (512 - 64) * MIB
+    assert pinned_bytes(Peak(0, mapped=592 * MIB, private=2300 * MIB), usual) == (512 - 64 + 2000 - 512) * MIB
+    assert pinned_bytes(usual, Peak(0, mapped=592 * MIB)) == 0
+
+
+MAPS = """
+import mmap, sys
+shared, readable = mmap.mmap(-1, 64 << 20), mmap.mmap(-1, 32 << 20, prot=mmap.PROT_READ)
+private = bytearray(b"x" * (48 << 20))
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_process_maps_shared_and_what_it_has_to_itself_is_in_proc() -> None:
+    """Shared memory counts where no page of it was touched: pages of a device's are not resident."""
+    with subprocess.Popen([sys.executable, "-c", MAPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert shared_bytes(process.pid) == 64 * MIB
+        assert 48 * MIB <= private_bytes(process.pid) < 80 * MIB
+        process.kill()
+    assert shared_bytes(process.pid) == private_bytes(process.pid) == 0  # it is gone
 
 
 def test_an_output_takes_memory_of_its_own_where_the_references_does() -> None:

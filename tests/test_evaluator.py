@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kbenv.errors import DeviceMemoryError, ProblemExcludedError, ReferenceFaultError, SandboxError, UsageError
+from kbenv.errors import (
+    DeviceMemoryError,
+    IsolationError,
+    ProblemExcludedError,
+    ReferenceFaultError,
+    SandboxError,
+    UsageError,
+)
 from kbenv.evaluator import CPU_THREADS, MAX_SOURCE_BYTES, Evaluator, evaluate
 from kbenv.protocol import get_protocol
 from kbenv.sandbox.choice import choose_device, choose_engine_device
@@ -241,7 +248,8 @@ def test_a_second_fault_is_raised_as_it_is():
 
 
 @pytest.mark.parametrize(
-    "fault", [ReferenceFaultError("it raises"), DeviceMemoryError("need 3, have 2"), KeyError("x")]
+    "fault",
+    [ReferenceFaultError("it raises"), DeviceMemoryError("need 3, have 2"), IsolationError("no"), KeyError("x")],
 )
 def test_a_fault_that_would_only_come_again_is_not_retried(fault):
     evaluator, sandbox = make_evaluator(fault, make_result())

@@ -8,7 +8,15 @@ import statistics
 
 import pytest
 
-from kbenv.sandbox.judge.statistics import MEDIAN_OF_PAIRS, bootstrap_ratio, centre, lower_quartile, robust_error
+from kbenv.protocol import get_protocol
+from kbenv.sandbox.judge.statistics import (
+    MEDIAN_OF_PAIRS,
+    bootstrap_ratio,
+    centre,
+    is_tight,
+    lower_quartile,
+    robust_error,
+)
 
 TRUE_RATIO = 1.5
 
@@ -41,6 +49,24 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(pairs, between,
         ratio = bootstrap_ratio(draw_pairs(generator, pairs, 5, between, 0.01), statistic, 200, 0.95, trial)
         covered += ratio.low <= TRUE_RATIO <= ratio.high
     assert 0.90 <= covered / trials <= 1.0, covered / trials
+
+
+@pytest.mark.parametrize(("between", "within"), [(0.003, 0.003), (0.005, 0.003), (0.01, 0.003), (0.01, 0.01)])
+def test_the_interval_covers_the_truth_as_often_where_tight_ones_end_the_timing(between, within):
+    """A look after each pair from the second on: those that agree by chance end it, too."""
+    timing = get_protocol("hardened").timing
+    assert timing.enough is not None
+    generator, trials, covered, ended = random.Random(11), 300, 0, 0
+    for trial in range(trials):
+        pairs = draw_pairs(generator, timing.runner_pairs, timing.turns_per_pair, between, within)
+        for looked in range(2, timing.runner_pairs + 1):
+            ratio = bootstrap_ratio(pairs[:looked], MEDIAN_OF_PAIRS, 200, timing.confidence, trial)
+            if is_tight(ratio, timing.enough):
+                ended += looked < timing.runner_pairs
+                break
+        covered += ratio.low <= TRUE_RATIO <= ratio.high
+    assert ended > (trials / 100 if within > 0.003 or between > 0.005 else trials / 4)
+    assert covered / trials >= 0.93, covered / trials
 
 
 def test_steady_differences_between_pairs_widen_the_interval():

@@ -60,6 +60,10 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto (default): docker where an engine has the image, else process",
     )
+    group.add_argument(
+        "--allow-same-uid", action="store_true",
+        help="process: judge even where nothing but limits and a filter keeps a submission from your files",
+    )  # fmt: skip
     group.add_argument("--image", metavar="NAME", help="docker: the image (default: what `kbenv sandbox build` makes)")
     group.add_argument("--runtime", metavar="NAME", help="docker: an OCI runtime of the engine, such as runsc (gVisor)")
     group.add_argument(
@@ -218,6 +222,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "require_custom_kernel": arguments.require_custom_kernel,
         "compiled_baseline": getattr(arguments, "reward", None) in NEED_COMPILED,
         "diagnostics": choose_diagnostics(arguments),
+        "allow_same_uid": arguments.allow_same_uid,
     }
 
 

@@ -77,6 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--only must begin a file's name; none in {tests} begins with {' or '.join(names)}")
         cases = cases[first::step]
         for kind, case in cases:
+            if case.lacking is not None:
+                print(f"left out  {kind:8} {case.name:36} needs {case.lacking}, which is not here", flush=True)
+                continue
             row = judge(kind, case, evaluator, arguments)
             rows.append(row)
             print(f"{row['outcome']:9} {kind:8} {row['name']:36} {row['said']}"[:160], flush=True)
@@ -85,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     bad = [row for row in rows if row["outcome"] == "VIOLATION"]
     unjudged = [row for row in rows if row["outcome"] == "unjudged"]
-    print(f"{len(rows)} judged on {evaluator.device}: {len(bad)} violations, {len(unjudged)} without a verdict")
+    count = f"{len(bad)} violations, {len(unjudged)} without a verdict"
+    if len(rows) < len(cases):
+        count += f", {len(cases) - len(rows)} left out"
+    print(f"{len(rows)} judged on {evaluator.device}: {count}")
     return 1 if bad else 3 if unjudged else 0
 
 

@@ -23,7 +23,16 @@ from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
 from .proc import (
-    arrivals, descendants, left_processor, open_files, pids_of, private_bytes, processor_ns, runs, shared_bytes, tasks,
+    arrivals,
+    descendants,
+    left_processor,
+    open_files,
+    pids_of,
+    private_bytes,
+    processor_ns,
+    runs,
+    shared_bytes,
+    tasks,
     uids,
 )  # fmt: skip
 from .setting import Setting

@@ -74,9 +74,12 @@ class Clock:
 
     def turn(
         self, arm: Arm, slots: Slots, *, first: int, calls: int, gated: bool, apart: bool = False, events: bool = False,
-        op: str = "turn", gate_s: float = 1.0, deadline_s: float | None = None,
+        op: str = "turn", gate_s: float = 1.0, deadline_s: float | None = None, device_s: float | None = None,
     ) -> Turn:  # fmt: skip
         """One whole turn: `op` is what the runner is asked for. `apart` needs `calls == 1`.
+
+        `device_s`: of a turn that is not gated, how long a GPU may take once everything is enqueued, where `deadline_s`
+        leaves time for what a first call compiles.
 
         Raises:
             GateError: gated, and the arm did not enqueue within `gate_s`; it is idle again.
@@ -93,7 +96,7 @@ class Clock:
                 return self._stopped_turn(arm, slots, op, first, calls, deadline_s, sample, apart=apart)
             gate = slots.next_gate() if gated else None
             if gate is not None:
-                arm.send(op, first=first, calls=calls, gate=gate, apart=apart, events=False)
+                arm.send(op, first=first, calls=calls, gate=gate, announce=True, apart=apart, events=False)
                 self._await_enqueued(arm, slots, gate, gate_s, deadline_s)
                 time.sleep(0.0005)  # let the runner reach its synchronize
             started = time.perf_counter_ns()
@@ -102,7 +105,11 @@ class Clock:
                 slots.open_gate(gate)
             else:
                 self._synchronize()
-                arm.send(op, first=first, calls=calls, gate=None, apart=apart, events=events)
+                announce = device_s is not None
+                arm.send(op, first=first, calls=calls, gate=None, announce=announce, apart=apart, events=events)
+                if device_s is not None:
+                    _expect_enqueued(arm, arm.receive(deadline_s))
+                    deadline_s = min(deadline_s, device_s)
             computed = None
             if apart:
                 self._await_computed(arm, deadline_s)
@@ -126,7 +133,8 @@ class Clock:
         arm.pause()
         arm.settle()
         copy_slots(self._store.masters, slots.inputs, first, calls)
-        arm.send(op, first=first, calls=calls, gate=None, apart=apart, events=False)  # waits in the socket
+        # Waits in the socket.
+        arm.send(op, first=first, calls=calls, gate=None, announce=False, apart=apart, events=False)
         arm.expect_still()
         started = time.perf_counter_ns()
         arm.resume()
@@ -204,13 +212,20 @@ class Clock:
             while arm.receive(deadline_s).get("enqueued"):
                 pass
             raise GateError from None
-        if not answer.get("enqueued"):
+        try:
+            _expect_enqueued(arm, answer)
+        except ArmError:
             slots.open_gate(gate)
-            raise ArmError("malformed", f"the {arm.role} answered out of turn")
+            raise
 
     def _synchronize(self) -> None:
         if self._device == "cuda":
             torch.cuda.synchronize()
+
+
+def _expect_enqueued(arm: Arm, answer: Message) -> None:
+    if not answer.get("enqueued"):
+        raise ArmError("malformed", f"the {arm.role} answered out of turn")
 
 
 def _turn(started: int, computed: int | None, copying: int | None, ended: int, done: Message) -> Turn:

@@ -26,7 +26,10 @@ class SubmissionFault(Exception):
 
 
 class InfrastructureFault(Exception):
-    """No verdict can be had. kind: "reference", "memory" or "sandbox"; detail: a traceback, for those who look."""
+    """No verdict can be had.
+
+    kind: "reference", "memory", "isolation" or "sandbox"; detail: a traceback, for those who look.
+    """
 
     def __init__(self, kind: str, message: str, detail: str | None = None) -> None:
         super().__init__(message)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..confine import isolation_level
 from ..layout import Layout, leaf_from_json
 from ..wire import Message
 from .arm import REFERENCE_S, Arm, ArmError
@@ -342,6 +343,12 @@ class Job:
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
         self._isolation = self._isolation or arm.isolation
+        if not protocol["same_uid"] and isolation_level(arm.isolation) == "same-uid":
+            raise InfrastructureFault(
+                "isolation",
+                "nothing but limits and a filter would keep the submission from this user's files, and the protocol "
+                "asks for more: install bubblewrap, run kbenv as root or with Docker, or allow it (--allow-same-uid)",
+            )
         arm.build = None if self._builds is None else self._builds.answer
         with self.submission_faults(stage):
             loaded = arm.ask(
@@ -438,11 +445,13 @@ class Job:
     ) -> Turn:
         """One turn of the submission over prepared slots, timed; its inputs must be unchanged after it."""
         arm = self._arms["submission"]
-        deadline_s = self.protocol["limits"]["build_s"] if self._first_call else self.clock.call_s * calls
+        device_s = self.clock.call_s * calls
+        deadline_s = self.protocol["limits"]["build_s"] if self._first_call else device_s
         with self.submission_faults(stage), self.lent.lent_to(arm):
             timed = self.clock.turn(
                 arm, self.lent, first=first, calls=calls, gated=gated, apart=apart, events=events,
                 gate_s=self.gate_s(calls), deadline_s=self.remaining(deadline_s, stage),
+                device_s=device_s if self._first_call else None,
             )  # fmt: skip
             arm.check_host_memory()  # of what was taken too fast to be seen meanwhile
             size = self.signature.inputs.slot_bytes

@@ -6,8 +6,8 @@ Not covered: a leaner way to the same output, taken in that call alone, which is
 On a GPU it is what each runner's PyTorch allocator reports, a lower bound. The judge sees beside it what the device
 gets back when a runner ends, and what was gone meanwhile: where that is more than the reported peak by more than it is
 for the reference, libraries and code, that counts, and so does host memory that a device can reach (pinned, managed)
-where it is more than the reference's. Nothing that a submission reports can make it less. On the CPU the judge reads the
-growth of the resident set from /proc, and what processes beside the runner keep to themselves.
+where it is more than the reference's. Nothing that a submission reports can make it less. On the CPU the judge reads
+the growth of the resident set from /proc, and what processes beside the runner keep to themselves.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def measure_memory(job: Job) -> None:
             method = "device"
         pinned = pinned_bytes(submission, reference)
         if pinned > 0:
-            job.flags.append(f"{pinned >> 20} MiB of host memory that a device can reach were held beyond the reference's")
+            job.flags.append(f"{pinned >> 20} MiB of pinned or other host memory were held beyond the reference's")
             submission.peak += pinned
             method = "device"
     job.result["memory"] = {

@@ -72,6 +72,11 @@ def bootstrap_ratio(
     return Ratio(value, math.exp(middle - below), math.exp(middle + above))
 
 
+def is_tight(ratio: Ratio, share: float) -> bool:
+    """Whether the interval reaches no further than this share to either side."""
+    return ratio.high <= (1 + share) * ratio.value and ratio.value <= (1 + share) * ratio.low
+
+
 def _parts(turns: Sequence[tuple[float, float]]) -> list[Sequence[tuple[float, float]]]:
     """At most `_PARTS` of about equal length, in the order of time."""
     parts = min(_PARTS, len(turns))

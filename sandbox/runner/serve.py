@@ -380,27 +380,27 @@ class Runner(Tools):
     def do_turn(self, message: Message, _: list[int]) -> Message:
         """`calls` times: forward on slot k, copy to output slot k.
 
-        Gated: everything is enqueued behind the flag, "enqueued" is sent, and the device does the work once the judge
-        raises the flag. Open: the work begins at once. Apart: between forward and copy "computed" is sent, and the
-        judge's answer awaited.
+        Gated: everything is enqueued behind the flag, and the device does the work once the judge raises that. Open:
+        the work begins at once. `announce`: "enqueued" is sent when all is. Apart: between forward and copy "computed"
+        is sent, and the judge's answer awaited.
         """
-        calls, gate, apart = message["calls"], message["gate"], message["apart"]
+        calls, gate, apart, announce = (message[name] for name in ("calls", "gate", "apart", "announce"))
         events: list[Any] = []
         if gate is not None:
             wait_for_value(self._mappings["flag"].flat[:4], gate)
         for slot in range(message["first"], message["first"] + calls):
-            self._call(slot, events if message["events"] else None, partial(self._tell, gate) if apart else None)
-        if gate is not None and not apart:
+            self._call(slot, events if message["events"] else None, partial(self._tell, announce) if apart else None)
+        if announce and not apart:
             self._channel.send({"enqueued": True})
         self._synchronize()
         return {"event_ms": [start.elapsed_time(end) for start, end in events]}
 
-    def _tell(self, gate: int | None, tensors: list[torch.Tensor]) -> None:
+    def _tell(self, announce: bool, tensors: list[torch.Tensor]) -> None:
         """That forward is enqueued, and then that it is computed; returns when the copy may begin.
 
         On the CPU also where its outputs are.
         """
-        if gate is not None:
+        if announce:
             self._channel.send({"enqueued": True})
         self._synchronize()
         places = [(tensor.data_ptr(), tensor.stride()) for tensor in tensors] if self._device == "cpu" else None

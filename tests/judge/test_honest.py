@@ -14,10 +14,14 @@ UNDER_THE_FULL_PROTOCOL = ("c_openmp_ctypes", "weights_packed_once", "output_tra
 
 
 def as_parameters(cases: list[Case]) -> list:
-    return [
-        pytest.param(case, id=name_of(case), marks=[pytest.mark.slow] if case.constants.get("SLOW") else [])
-        for case in cases
-    ]
+    return [pytest.param(case, id=name_of(case), marks=marks_of(case)) for case in cases]
+
+
+def marks_of(case: Case) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.slow] if case.constants.get("SLOW") else []
+    if case.lacking is not None:
+        marks.append(pytest.mark.skip(reason=f"needs {case.lacking}"))
+    return marks
 
 
 def evaluate(evaluator: Evaluator, case: Case) -> Verdict:
