@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Vendor = Literal["nvidia", "amd", "intel", "google", "huawei", "cpu"]
+Dialect = Literal["threads", "tiles", "loops"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,11 @@ class Backend:
         built_ahead: a pattern of sources that may build something before any device is there, through
             `torch.utils.cpp_extension`; None where nothing is.
         snippet: the template under `prompts/` that tells a model how to write it.
+        dialect: how its kernels are written, for what is read off their text: C++ of a thread of a block ("threads"),
+            Python over tiles ("tiles"), C over whole arrays ("loops"); None where nothing is read off it.
         proven: where kernels of it have been judged; None where none has: it is declared only.
+        offered: whether prompts offer it unasked, where it is proven; not where what it needs comes neither with kbenv
+            nor with PyTorch nor with a compiler.
     """
 
     name: str
@@ -60,7 +65,9 @@ class Backend:
     needs: tuple[Requirement, ...] = ()
     imports: tuple[str, ...] = ()
     built_ahead: str | None = None
+    dialect: Dialect | None = None
     proven: str | None = None
+    offered: bool = True
     snippet: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -203,6 +210,7 @@ BACKENDS: tuple[Backend, ...] = (
         ),
         loading="torch.cuda._compile_kernel, NVRTC through cuda-bindings, or CuPy's RawKernel: no host compiler",
         needs=(Requirement(package="cuda-bindings", advice="pip install 'kbenv[cuda]'"),),
+        dialect="threads",
         proven="H200",
     ),
     Backend(
@@ -217,6 +225,7 @@ BACKENDS: tuple[Backend, ...] = (
         loading="torch.utils.cpp_extension.load_inline, compiled by nvcc",
         built_ahead=_EXTENSION,
         needs=(_NVCC, _CXX, _NINJA),
+        dialect="threads",
         proven="H200",
     ),
     Backend(
@@ -228,6 +237,7 @@ BACKENDS: tuple[Backend, ...] = (
         imports=("triton",),
         loading="triton compiles a function when it is first launched",
         needs=(_TRITON,),
+        dialect="tiles",
         proven="H200",
     ),
     Backend(
@@ -239,6 +249,8 @@ BACKENDS: tuple[Backend, ...] = (
         imports=("numba",),
         loading="numba compiles a function when it is first called, over NumPy views of the tensors",
         needs=(Requirement(package="numba", advice="pip install numba"),),
+        proven="CPU",
+        offered=False,
     ),
     Backend(
         name="cpp",
@@ -249,6 +261,7 @@ BACKENDS: tuple[Backend, ...] = (
         loading="torch.utils.cpp_extension.load_inline, compiled by the C++ compiler",
         built_ahead=_EXTENSION,
         needs=(_CXX, _NINJA),
+        dialect="loops",
         proven="CPU",
     ),
     Backend(
@@ -259,6 +272,7 @@ BACKENDS: tuple[Backend, ...] = (
         evidence=((r"\bCDLL\b|\bLoadLibrary\b", "a library loaded by ctypes"), (r"\bcffi\b", "cffi")),
         loading="compiled by `cc` into a shared library in TMPDIR and loaded by ctypes",
         needs=(Requirement(programs=("cc", "gcc", "clang"), advice="install a C compiler"),),
+        dialect="loops",
         proven="CPU",
     ),
 )
@@ -281,6 +295,6 @@ def find_backend(name: str) -> Backend | None:
 
 
 def backends_for(device: str) -> tuple[Backend, ...]:
-    """The backends that have been proven on devices of the kind of `device` ("cpu", "cuda:1"), in order."""
+    """The backends that prompts offer on devices of the kind of `device` ("cpu", "cuda:1"), in order."""
     kind = device.split(":")[0]
-    return tuple(backend for backend in BACKENDS if backend.device == kind and backend.proven is not None)
+    return tuple(one for one in BACKENDS if one.device == kind and one.proven is not None and one.offered)

@@ -1,7 +1,8 @@
 """One verdict on a problem of several cases: a kernel must be right on all of them, and is as fast as on its worst.
 
-A case is judged by a job of its own. What is only checked is judged first, hidden cases after those that are shown;
-what is timed comes last.
+A case is judged by a job of its own. What is only checked is judged first, and what is timed comes last; but hidden
+cases come after one that is shown, so that an agent reads of a plain fault: where none is only checked, one that is
+timed goes first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def split(problem: Problem, precision: str) -> tuple[list[tuple[Case, Problem]],
             judged.append((case, one))
         else:
             left_out[case.name] = reason
-    return judged, left_out
+    return _shown_first(judged), left_out
 
 
 def seeds_of(seeds: Mapping[str, JsonValue] | None, case: Case) -> Mapping[str, JsonValue] | None:
@@ -81,6 +82,12 @@ def combine(problem: Problem, judged: Sequence[tuple[Case, Verdict]], left_out: 
 def failed_case(verdict: Verdict) -> str | None:
     """The name of the case that a verdict on several is about: the one that failed, or whose time it tells."""
     return verdict.message.removeprefix("case ").partition(":")[0] if _SEEDS in verdict.seeds else None
+
+
+def _shown_first(judged: list[tuple[Case, Problem]]) -> list[tuple[Case, Problem]]:
+    """The same cases, the first of those that are shown at the head where a hidden one was there."""
+    first = next((index for index, (case, _) in enumerate(judged) if case.role != "hidden"), 0)
+    return [judged[first], *judged[:first], *judged[first + 1 :]] if judged else []
 
 
 def _check(case: Case, verdict: Verdict) -> Check:

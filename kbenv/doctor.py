@@ -93,7 +93,7 @@ def examine() -> tuple[Finding, ...]:
         check_sandbox(kernel, engine, on_gpu=bool(torch.gpus)),
         check_kernelbench(),
         *check_problem_sets(),
-        *(check_backend(backend) for backend in BACKENDS),
+        *(check_backend(backend, torch) for backend in BACKENDS),
     )
 
 
@@ -449,15 +449,23 @@ def check_problem_sets() -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def check_backend(backend: Backend) -> Finding:
-    """Whether what a kernel language needs is installed here; that a kernel runs is another matter."""
-    lacking = [need for need in backend.needs if not _is_there(need)]
+def check_backend(backend: Backend, torch: TorchFacts) -> Finding:
+    """Whether what a kernel language needs is there, its device included; that a kernel runs is another matter."""
+    absent = [need for need in backend.needs if not _is_there(need)]
+    lacking = [need.package or need.variable or " or ".join(need.programs) for need in absent]
+    advice = [need.advice for need in absent]
+    if backend.device is None:
+        lacking.append(f"a device that kbenv judges on (it has none of {backend.vendor})")
+    elif backend.device != "cpu" and torch.cuda is None:
+        lacking.append("a CUDA build of torch")
+        advice.append("install a CUDA build of torch, where there is a GPU")
+    elif backend.device != "cpu" and not torch.gpus:
+        lacking.append("a GPU that torch can use")
     what = backend.title if backend.proven else f"{backend.title}; declared only, kernels of it have not been judged"
     if not lacking:
         return Finding(f"backend {backend.name}", "ok", what)
-    names = ", ".join(need.package or need.variable or " or ".join(need.programs) for need in lacking)
-    advice = "; ".join(dict.fromkeys(need.advice for need in lacking))
-    return Finding(f"backend {backend.name}", "optional", f"{what}; lacks {names}", advice)
+    words = "; ".join(dict.fromkeys(advice)) or None
+    return Finding(f"backend {backend.name}", "optional", f"{what}; lacks {', '.join(lacking)}", words)
 
 
 # -- small steps ------------------------------------------------------------------------------------------------------

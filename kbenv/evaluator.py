@@ -206,7 +206,7 @@ class Evaluator:
             return self._verdicts[key]
         kind = self.device.split(":")[0]
         threads = CPU_THREADS if kind == "cpu" else None
-        job = Job(problem, problem.complete(source), self.protocol, kind, threads, seeds)
+        job = Job(problem, problem.complete(source), self._rules(problem), kind, threads, seeds)
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(self._may_pass), reraise=True)
         result: Result = attempts(self._sandbox.run, job, self._on_phase)
         verdict = self._verdict(problem, source, result)
@@ -229,6 +229,8 @@ class Evaluator:
 
     def audit(self, problem: Problem | str) -> Audit:
         """What the reference of `problem` is like, excluded or not, under a protocol with a calibrated tolerance.
+
+        Of several cases one is looked at: the one that is in place, else the first that is timed.
 
         Raises:
             UsageError: the problem is unknown or not judged yet, or the protocol has no calibration.
@@ -298,8 +300,12 @@ class Evaluator:
     def _failed(self, problem: Problem, source: str, status: Status, stage: Stage, message: str) -> Verdict:
         return Verdict(
             problem=problem.id, status=status, stage=stage, message=message,
-            submission=self._facts(problem, source), screen=self._screen(problem, source), protocol=self.protocol,
+            submission=self._facts(problem, source), screen=self._screen(problem, source),
+            protocol=self._rules(problem),
         )  # fmt: skip
+
+    def _rules(self, problem: Problem) -> Protocol:
+        return self.protocol.judging(problem.contract.comparator)
 
     def _screen(self, problem: Problem, source: str) -> tuple[ScreenFinding, ...]:
         return screen(source, reference=problem.source_for(self.device), precision=self.protocol.precision)
@@ -357,7 +363,7 @@ class Evaluator:
             reference_random=result.get("reference_random", False),
             seeds=result["seeds"],
             isolation=self._isolation(result["isolation"]),
-            protocol=self.protocol,
+            protocol=self._rules(problem),
             hardware=hardware,
             software=software,
             seconds=result["seconds"],

@@ -103,7 +103,7 @@ def render_prompt(
         hidden_cases=problem.case is None and any(case.role == "hidden" for case in problem.cases),
         writes=problem.contract.in_place,
         rule=problem.contract.comparator,
-        protocol=protocol,
+        protocol=protocol.judging(problem.contract.comparator),
         kind="cpu" if device.split(":")[0] == "cpu" else "cuda",
         languages=languages,
         examples=_examples(problem, [language.name for language in languages], options.shots, device),

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbenv.errors import UsageError
 from kbenv.problems.excluded import EXCLUDED
+from kbenv.problems.problem import TOLERANCES, Comparator
 
 Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
@@ -80,6 +81,8 @@ class Tolerance(_Frozen):
         "`absolute` becomes this many times the baseline's largest error, per output",
     )
     baseline_ceiling: float | None = Field(default=None, description="but never more than this")
+    share: float = Field(default=1.0, description="of an output's elements, those that must pass")
+    cap: float | None = Field(default=None, description="no element may be off by more than this")
 
 
 class Calibration(_Frozen):
@@ -193,6 +196,10 @@ class Protocol(_Frozen):
     calibration: Calibration | None = Field(
         default=None, description="the tolerance of every check; `tolerance` then binds standard trials and D1-D4 too"
     )
+    own_tolerance: bool = Field(
+        default=False,
+        description="where a problem's set compares by tolerances of its own, they stand in `tolerance`",
+    )
     compiled_baseline: bool = Field(
         default=False, description="torch.compile of the reference is timed too, alone; the speedup is against eager"
     )
@@ -208,6 +215,14 @@ class Protocol(_Frozen):
         description="where a custom kernel is required: of the time of forward, that of custom kernels, if it could be "
         "measured; None: the source's evidence is enough",
     )
+
+    def judging(self, comparator: Comparator) -> Protocol:
+        """These rules for a problem whose set compares so."""
+        own = comparator.parameters if comparator.kind in ("allclose", "matched") else {}
+        if not self.own_tolerance or not own:
+            return self
+        tolerance = self.tolerance.model_copy(update={name: own[name] for name in TOLERANCES if name in own})
+        return self.model_copy(update={"tolerance": tolerance})
 
     def with_effort(self, effort: Effort) -> Protocol:
         """The same rules at another effort of the clock; one that is "quick" does not become "full" again.
@@ -261,6 +276,7 @@ def _kernelbench(precision: Precision, fp32_tolerance: float, name: str) -> Prot
         timing=_timing(warmup_calls=3, timed_calls=100),
         memory=False,
         require_custom_kernel=False,
+        own_tolerance=True,
         excluded=(),
     )
 

@@ -63,6 +63,7 @@ def render_script(verdict: Verdict, problem: Problem, source: str) -> str:
         purpose=purpose,
         device=device,
         dtype=_DTYPES[protocol.precision],
+        evaluation=problem.contract.mode == "eval",
         construction_seed=verdict.seeds["construction"],
         input_seed=seed,
         factor=factor,

@@ -64,6 +64,11 @@ class Case:
     dtype: Dtype | None = None
 
 
+TOLERANCES = ("absolute", "relative", "share", "cap")
+"""An element is right within absolute + relative * |reference|; a share of each output's must be, and none off by more
+than the cap."""
+
+
 @dataclass(frozen=True)
 class Comparator:
     """How the set itself compares an output with the reference's.
@@ -72,7 +77,8 @@ class Comparator:
         kind: "allclose" (every element within a tolerance), "matched" (a share of them), "exact", "metrics" (cosine
             similarity, relative L1, RMSE), "custom" (a checker of the set's), "distribution" (outputs are random by
             contract, and the judge compares their distributions).
-        parameters: its numbers, by the set's own names.
+        parameters: its numbers: for "allclose" and "matched" those of `TOLERANCES` that the set names, for "metrics" by
+            the set's own names.
     """
 
     kind: Literal["allclose", "matched", "exact", "metrics", "custom", "distribution"] = "allclose"
@@ -89,10 +95,13 @@ class Contract:
     Attributes:
         reference: what the set's reference is: a module, a function, a Triton or library operator, a backward pass;
             `kbenv problems import` counts them.
+        mode: "train", as PyTorch constructs modules, or "eval": both models are put into evaluation mode, where dropout
+            does nothing and normalisation uses its running statistics.
         dtype: "fp32", "bf16" or "fp16" where the set fixes the type of all floating inputs, "mixed" where it fixes
             several; None where the protocol's precision decides.
-        comparator: the set's own comparison. The protocol's tolerance stands for "allclose" and "matched"; for
-            "custom" the source defines `_kbenv_check(arguments, output)`.
+        comparator: the set's own comparison. The numbers of "allclose" and "matched" are the tolerance of a protocol
+            that asks for them (`Protocol.own_tolerance`), and stand aside for that of any other; for "custom" the
+            source defines `_kbenv_check(arguments, output)`.
         in_place: positions of the arguments that the reference writes into, -1 for all of them; what becomes of them is
             judged as well.
         processes: how many processes of a group run the reference at once.
@@ -104,6 +113,7 @@ class Contract:
     """
 
     reference: Literal["module", "function", "operator", "backward"] = "module"
+    mode: Literal["train", "eval"] = "train"
     dtype: Dtype | None = None
     comparator: Comparator = Comparator()
     in_place: tuple[int, ...] = ()
@@ -183,6 +193,8 @@ class Problem:
     def source_judged(self, device: str) -> str:
         """`source_for`, and behind it what a runner must know of the contract (sandbox/runner/switch.py)."""
         switches = ["_kbenv_keeps_types = True"] if self.dtype == "mixed" else []
+        if self.contract.mode == "eval":
+            switches.append("_kbenv_evaluates = True")
         if self.contract.comparator.kind == "exact":
             switches.append("_kbenv_bits = True")
         if self.contract.in_place:

@@ -306,6 +306,15 @@ def test_every_problem_has_a_row_and_a_line(script: dict[str, Any], capsys: pyte
     assert "core/level1/softmax: degenerate: the output is constant" in captured.err
 
 
+def test_each_case_of_a_problem_is_audited_hidden_ones_too(
+    script: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = "core/level4/deviation_norm_any_shape"
+    assert audit_command(id) == 0
+    assert script["asked"] == [f"{id}#{name}" for name in ("shown", "narrow", "one-row", "wide")]
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
 def test_a_problem_without_an_audit_is_one_line_and_the_others_go_on(
     script: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

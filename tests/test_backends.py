@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kbenv.prompts import render
 from kbenv.provenance import custom_kernel_evidence, detect_backend
 from kbenv.sandbox.confine import HEADER_FOLDERS, needed_paths
 from kbenv.sandbox.process import ProcessCarrier
+from tests.test_doctor import CPU_TORCH, CUDA_TORCH
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
@@ -56,7 +58,8 @@ def test_names_are_unique_and_each_has_words_for_a_prompt() -> None:
     assert find_backend("torch") is None
 
 
-def test_only_what_has_been_judged_is_proven() -> None:
+def test_prompts_offer_what_has_been_judged_and_comes_along() -> None:
+    assert [backend.name for backend in BACKENDS if backend.proven is not None and not backend.offered] == ["numba"]
     assert [backend.name for backend in backends_for("cuda:1")] == ["cuda_raw", "cuda", "triton"]
     assert [backend.name for backend in backends_for("cpu")] == ["cpp", "c"]
 
@@ -67,12 +70,23 @@ def test_the_doctor_says_what_a_backend_needs() -> None:
         needs=(Requirement(programs=("no-such-program", "nor-this"), advice="install it"),
                Requirement(package="no-such-package", advice="install that"), Requirement(package="pytest")),
     )  # fmt: skip
-    finding = doctor.check_backend(lacking)
+    finding = doctor.check_backend(lacking, CPU_TORCH)
     assert (finding.name, finding.state) == ("backend none", "optional")
     assert "declared only" in finding.found
     assert finding.found.endswith("; lacks no-such-program or nor-this, no-such-package")
     assert finding.advice == "install it; install that"
-    assert doctor.check_backend(Backend("some", "Some", "cpu", "cpu", (), "now", proven="CPU")).state == "ok"
+    assert doctor.check_backend(Backend("a", "A", "cpu", "cpu", (), "now", proven="CPU"), CPU_TORCH).state == "ok"
+
+
+def test_a_backend_is_not_there_without_its_device() -> None:
+    gpu, amd = Backend("a", "A", "nvidia", "cuda", (), "now", proven="H200"), Backend("b", "B", "amd", None, (), "now")
+    assert doctor.check_backend(gpu, CUDA_TORCH).state == "ok"
+    for torch, lacks in ((CPU_TORCH, "a CUDA build of torch"), (replace(CUDA_TORCH, gpus=()), "a GPU that torch can")):
+        finding = doctor.check_backend(gpu, torch)
+        assert finding.state == "optional"
+        assert f"lacks {lacks}" in finding.found
+    for torch in (CPU_TORCH, CUDA_TORCH):
+        assert "lacks a device that kbenv judges on (it has none of amd)" in doctor.check_backend(amd, torch).found
 
 
 NUMBA = """
@@ -113,14 +127,36 @@ def test_a_numba_kernel_is_credited_where_numba_is_installed() -> None:
 
 
 def test_no_backend_s_name_is_compared_outside_of_its_declaration() -> None:
-    names = {*backend_names()} - {"c", "cuda"}  # "cuda" is a kind of device as well, "c" any letter
     found = []
-    for path in [*ROOT.glob("kbenv/**/*.py"), *ROOT.glob("agents/*.py"), *ROOT.glob("problems/*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Compare):
-                words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
-                found += [f"{path}:{node.lineno}" for word in words if isinstance(word, str) and word in names]
+    for folder, but in (("kbenv", ()), ("agents", ("kernels",)), ("problems", ("core",)), ("sandbox", ())):
+        for path in (ROOT / folder).rglob("*.py"):
+            if not set(but) & set(path.parts) and path.name != "backends.py":
+                found += [f"{path}:{line}" for line in compared_names(path.read_text())]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("x = name == 'triton'", True), ("x = name in ('c', 'cpp')", True), ("x = backend == 'cuda'", True),
+        ("x = self._backend != 'c'", True), ("x = device == 'cuda'", False), ("x = letter == 'c'", False),
+        ("match name:\n    case 'triton': pass", True), ("x = backend.dialect == 'tiles'", False),
+    ],
+)  # fmt: skip
+def test_a_compared_name_is_found(line: str, is_found: bool) -> None:
+    assert bool(compared_names(line)) is is_found
+
+
+def compared_names(source: str) -> list[int]:
+    """The lines of `source` that compare something with a backend's name."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare | ast.MatchValue):
+            words = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)} & {*backend_names()}
+            # "cuda" is a kind of device as well, "c" any letter
+            if words - {"c", "cuda"} or (words and "backend" in ast.unparse(node)):
+                found.append(getattr(node, "lineno", 0))
+    return found
 
 
 def test_a_folder_of_headers_that_a_language_needs_is_found_in_the_sandbox(
@@ -140,8 +176,8 @@ def test_a_folder_that_a_language_needs_is_named_by_a_variable(tmp_path: Path, m
         monkeypatch.delenv("SOME_ROOT", raising=False)
         if value is not None:
             monkeypatch.setenv("SOME_ROOT", value)
-        finding = doctor.check_backend(backend)
+        finding = doctor.check_backend(backend, CUDA_TORCH)
         assert (finding.state, finding.advice) == ("optional", "set SOME_ROOT")
         assert finding.found.endswith("lacks SOME_ROOT")
     monkeypatch.setenv("SOME_ROOT", str(tmp_path))
-    assert doctor.check_backend(backend).state == "ok"
+    assert doctor.check_backend(backend, CUDA_TORCH).state == "ok"

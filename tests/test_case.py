@@ -9,6 +9,7 @@ import pytest
 from kbenv.case import combine, ends, failed_case, seeds_of, split
 from kbenv.errors import UsageError
 from kbenv.feedback import render_feedback
+from kbenv.problems import load_problem
 from kbenv.problems.problem import Case, Contract, Problem
 from kbenv.prompt import render_prompt
 from kbenv.protocol import get_protocol
@@ -41,6 +42,25 @@ def test_what_is_only_checked_is_judged_first_and_hidden_cases_after_those_that_
     assert [case.name for case, _ in judged] == ["small", "odd", "big", "wide"]
     assert [one.id.split("#")[1] for _, one in judged] == ["small", "odd", "big", "wide"]
     assert left_out == {}
+
+
+def test_a_shown_case_is_judged_before_hidden_ones_where_none_is_only_checked() -> None:
+    cases = (Case("odd", "hidden", {"rows": 3}), Case("one", "hidden", {"rows": 1}), CASES[0], CASES[3])
+    assert [case.name for case, _ in split(several(*cases), "fp32")[0]] == ["big", "odd", "one", "wide"]
+    other_type = Case("small", "public", {}, "fp16")
+    assert [case.name for case, _ in split(several(other_type, *cases), "fp32")[0]] == ["big", "odd", "one", "wide"]
+    assert [case.name for case, _ in split(several(*cases[:2]), "fp32")[0]] == ["odd", "one"]
+
+
+@pytest.mark.parametrize("status", [Status.LOAD_ERROR, Status.WRONG_VALUE])
+def test_a_fault_on_every_case_is_told_where_the_others_are_hidden(status: Status) -> None:
+    problem = load_problem("core/level4/deviation_norm_any_shape")
+    assert {case.role for case in problem.cases} == {"perf", "hidden"}
+    evaluator, sandbox = make_evaluator(make_result(status), protocol="verified")
+    verdict = evaluator.evaluate(problem, SUBMISSION_SOURCE)
+    assert [job.problem.case for job in sandbox.jobs] == ["shown"]
+    assert verdict.status is status
+    assert render_feedback(verdict).startswith(status.value)
 
 
 def test_cases_of_another_type_are_left_out_and_said_to_be() -> None:

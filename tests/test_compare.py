@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kbenv.sandbox.judge import compare as module
-from kbenv.sandbox.judge.compare import Comparison, compare, count_nonfinite, relative_difference, same_bytes
+from kbenv.sandbox.judge.compare import (
+    Comparison,
+    compare,
+    compare_matched,
+    count_nonfinite,
+    relative_difference,
+    same_bytes,
+)
 from kbenv.sandbox.layout import Arena, Layout, leaf_of
 
 INF, NAN = math.inf, math.nan
@@ -53,6 +60,35 @@ def test_the_outcome_is_that_of_allclose(expected, found, near, absolute, relati
     assert comparison.passed == bool(close.all())
     assert comparison.mismatched == int((~close).sum())
     assert comparison.elements == 6
+
+
+def changed(value: float, count: int) -> torch.Tensor:
+    found = torch.ones(20)
+    found[:count] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "cap", "passes"),
+    [
+        (torch.ones(20), changed(1.5, 2), None, True), (torch.ones(20), changed(1.5, 3), None, False),
+        (torch.ones(20), changed(1.5, 2), 0.5, True), (torch.ones(20), changed(1.6, 1), 0.5, False),
+        (torch.ones(20), changed(1.0005, 20), 1e-4, False), (torch.ones(20), changed(NAN, 1), None, False),
+        (changed(INF, 1), changed(-INF, 1), None, False), (changed(INF, 1), changed(INF, 1), None, True),
+        (torch.eye(20)[0], torch.zeros(20), None, False), (torch.ones(20).int(), changed(2.0, 1).int(), None, False),
+    ],
+)  # fmt: skip
+def test_a_share_of_each_output_may_be_outside(
+    expected: torch.Tensor, found: torch.Tensor, cap: float | None, passes: bool, small_chunks: int
+) -> None:
+    tolerance = {"absolute": 1e-3, "relative": 0.0, "share": 0.9, "cap": cap}
+    comparison = compare_matched(arena_of([expected]), arena_of([found]), 0, tolerance, "cpu")
+    assert comparison.passed is passes
+    assert comparison.elements == 20
+    assert (comparison.tolerated > 0) is (passes and not torch.equal(expected, found))
+    other = torch.ones(1000)  # the share is each output's own
+    two = (arena_of([expected, other]), arena_of([found, other]))
+    assert compare_matched(*two, 0, tolerance, "cpu").passed is passes
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)

@@ -21,8 +21,9 @@ KERNEL = (
     "from torch.utils.cpp_extension import load_inline\n\nmodule = load_inline(name='a', cuda_sources=['__global__'])\n"
 )
 DECLARED: dict[str, Any] = {
-    "reference": "backward", "dtype": "bf16", "comparator": Comparator("distribution"), "in_place": (0,),
-    "processes": 2, "entry": "run", "adapter": "class ModelNew: ...", "backends": ("triton",), "requires": ("einops",),
+    "reference": "backward", "mode": "eval", "dtype": "bf16", "comparator": Comparator("distribution"),
+    "in_place": (0,), "processes": 2, "entry": "run", "adapter": "class ModelNew: ...",
+    "backends": ("triton",), "requires": ("einops",),
     "unsupported": "it wants a printer",
 }  # fmt: skip
 

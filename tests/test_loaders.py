@@ -25,7 +25,7 @@ from kbenv.errors import (
     UsageError,
 )
 from kbenv.evaluator import Evaluator
-from kbenv.problems import Problem, import_problems, list_problems, load_problem
+from kbenv.problems import Problem, check_training, import_problems, list_problems, load_problem
 from kbenv.problems.loaders import FORMATS, function_test, kernelbench, kernelbench_verified, recognise
 from kbenv.problems.loaders.reduction import written_parameters
 from kbenv.problems.problem import Case, Comparator, Contract
@@ -134,6 +134,18 @@ def test_a_checkout_s_version_is_told_by_its_sizes(tmp_path: Path, width: str, v
     assert (origin.name, origin.licence, origin.version) == ("kernelbench", "MIT", version)
 
 
+def test_a_problem_that_is_random_by_dropout_alone_is_judged_in_evaluation_mode(tmp_path: Path) -> None:
+    for number in (66, 67):
+        write(tmp_path / "level2" / f"{number}_a.py", PLAIN)
+    for number, mode in ((66, "eval"), (67, "train")):
+        problem = load_problem(f"kernelbench/level2/{number}", problems_dir=tmp_path)
+        assert problem.contract.mode == mode
+        assert ("_kbenv_evaluates = True" in problem.source_judged("cpu")) == (mode == "eval")
+        assert "_kbenv_evaluates" not in problem.source_shown("cpu")
+    own = write(tmp_path / "own.py", f'"""Some.\n\nMode: evaluation.\n"""\n{PLAIN}')
+    assert load_problem(str(own)).contract == Contract(mode="eval")
+
+
 def test_the_commit_of_a_checkout_is_read_from_its_files(tmp_path: Path) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     write(tmp_path / "level1" / "19_ReLU.py", PLAIN)
@@ -236,12 +248,14 @@ def test_what_is_excluded_in_one_set_is_excluded_where_another_repeats_it(tmp_pa
         Evaluator(protocol="verified", device="cpu", sandbox="process").evaluate(only(tmp_path), "")
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "width", "version"), [("jsonl", "393216", "v0.1"), ("parquet", "16384", "v0")])
+def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: str, width: str, version: str) -> None:
+    code = PLAIN.replace("393216", width)
     rows = [
-        {"code": PLAIN, "level": 1, "name": "19_ReLU", "problem_id": 19},
+        {"code": code, "level": 1, "name": "19_ReLU", "problem_id": 19},
         {"code": PLAIN, "level": 1, "name": "90_cumprod", "problem_id": 90},
     ]
+    write(tmp_path / "level_2.jsonl", json.dumps({"code": PLAIN, "level": 2, "name": "1_a", "problem_id": 1}) + "\n")
     if suffix == "parquet":
         pyarrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
         from pyarrow import parquet
@@ -251,11 +265,24 @@ def test_the_published_data_set_is_a_table_of_sources(tmp_path: Path, suffix: st
         write(tmp_path / "level_1.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     _, problems, refused = import_problems(tmp_path)
     assert refused == []
-    assert [problem.id for problem in problems] == ["kernelbench/level1/19", "kernelbench/level1/90"]
-    assert [problem.name for problem in problems] == ["ReLU", "cumprod"]
+    ids = ["kernelbench/level1/19", "kernelbench/level1/90", "kernelbench/level2/1"]
+    assert [problem.id for problem in problems] == ids
+    assert [problem.name for problem in problems] == ["ReLU", "cumprod", "a"]
+    assert {problem.origin.version for problem in problems if problem.origin} == {f"{version} data set"}
     assert problems[1].view == "blind"
     assert problems[1].dropped == {"D2": "overflows"}
     assert run(problems[0])[1][0].shape == (4, 8)
+
+
+def test_a_table_of_another_set_is_not_taken_for_kernelbench_s(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
+    from pyarrow import parquet
+
+    rows = [{"name": "001_a", "axes": "{}", "reference": "def run(): ...", "workloads": "[]"}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "train.parquet")
+    for path in (tmp_path, tmp_path / "train.parquet"):
+        with pytest.raises(ProblemNotFoundError, match=r"in no format that is known; .*download_solexecbench.py"):
+            import_problems(path)
 
 
 def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
@@ -710,7 +737,8 @@ def test_a_definition_s_workloads_are_cases(tmp_path: Path, make: Callable[[Path
     problem = only(tmp_path)
     assert problem.id == id
     assert [case.constants for case in problem.cases] == [{"rows": 3, "alpha": 2.0}, {"rows": 5, "alpha": 2.0}]
-    assert problem.contract.comparator.kind == "matched"
+    strictest = {"absolute": 0.01, "share": 0.99} | ({"relative": 0.01} if make is sol_execbench else {})
+    assert problem.contract.comparator == Comparator("matched", strictest)
     (x, i, alpha), (output,) = run(problem.for_case("0"))
     assert alpha == 2.0
     assert torch.equal(output, x[:, :3] * 2.0 + i.unsqueeze(1))
@@ -718,6 +746,21 @@ def test_a_definition_s_workloads_are_cases(tmp_path: Path, make: Callable[[Path
     writing = "def run(x, i, alpha, y):\n    y.copy_(x[:, :3] * alpha + i.unsqueeze(1))\n"
     for submission in (returning, writing):
         assert torch.equal(run(problem.for_case("0"), submission)[1][0], output)
+
+
+def test_sol_execbench_is_for_evaluation_alone_and_flashinfer_bench_for_training_too(tmp_path: Path) -> None:
+    problem = load_problem(sol_execbench(tmp_path / "sol"), problems_dir=tmp_path / "sol")
+    assert problem.origin is not None
+    assert (problem.origin.may_train, problem.origin.licence) == (False, "NVIDIA Evaluation Dataset License")
+    with pytest.raises(TrainingForbiddenError, match=r"licence of sol-execbench .* restricts training"):
+        problem.check_training()
+    with pytest.raises(TrainingForbiddenError, match=r"licence of sol-execbench .* restricts training"):
+        check_training(problem.id)  # by its id alone
+    other = load_problem(flashinfer_bench(tmp_path / "trace"), problems_dir=tmp_path / "trace")
+    assert other.origin is not None
+    assert (other.origin.may_train, other.origin.licence) == (True, "Apache-2.0")
+    other.check_training()
+    check_training(other.id)
 
 
 def test_a_definition_may_draw_its_own_inputs(tmp_path: Path) -> None:
@@ -798,7 +841,7 @@ def test_tests_and_benchmarks_of_a_competition_are_cases(gpu_mode: Path) -> None
     problem = only(gpu_mode)
     assert problem.id == "gpu-mode/some/add"
     assert [(case.name, case.role) for case in problem.cases] == [("test-0", "public"), ("benchmark-0", "perf")]
-    assert problem.contract.comparator == Comparator("allclose", {"rtol": 1e-3, "atol": 2e-3})
+    assert problem.contract.comparator == Comparator("allclose", {"relative": 1e-3, "absolute": 2e-3})
     (data,), (output,) = run(problem.for_case("test-0"))
     assert torch.equal(output, data[0] + data[1])
     submission = "from task import input_t\n\n\ndef custom_kernel(data: input_t):\n    return data[1] + data[0]\n"
@@ -867,7 +910,7 @@ def test_shapes_set_the_reference_s_constants(hard: Path) -> None:
     problem = only(hard)
     assert problem.id == "kernelbench-hard/01_add"
     assert problem.hints == {"flops": "batch"}
-    assert problem.contract.comparator.parameters == {"float32": 2.0}
+    assert problem.contract.comparator.parameters == {"absolute": 1.0, "relative": 2.0}
     assert [run(problem.for_case(case.name))[1][0].shape[0] for case in problem.cases] == [2, 3]
     submission = HARD[: HARD.index("BATCH")]  # the set's own submissions define Model
     assert run(problem.for_case("0"), submission)[1][0].shape == (2, 8)
@@ -1014,7 +1057,7 @@ def test_a_folder_of_files_is_imported_and_what_is_no_problem_is_said(tmp_path: 
 
 
 def test_an_address_is_not_fetched() -> None:
-    with pytest.raises(ProblemNotFoundError, match="git clone it first"):
+    with pytest.raises(ProblemNotFoundError, match=r"^https://github\.com/Scaling\S* .*; git clone it first"):
         import_problems(Path("https://github.com/ScalingIntelligence/KernelBench"))
 
 

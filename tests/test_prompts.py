@@ -112,6 +112,22 @@ def test_what_a_set_asks_is_told_as_in_the_golden_one(name: str, problem: Proble
     assert "77" not in text
 
 
+def test_a_set_s_own_tolerance_is_told_where_it_holds() -> None:
+    comparator = Comparator("matched", {"absolute": 0.25, "share": 0.95, "cap": 2.0})
+    problem = replace(make_problem(), contract=Contract(comparator=comparator))
+    text = render_prompt(problem, get_protocol("kernelbench"), "cpu")
+    assert "<= 0.25 + 0.0001 * |reference|. Of each output at least 95% of the elements must be right. " in text
+    assert "No element may be off by more than 2. It holds in every timed call too" in text
+    text = render_prompt(problem, get_protocol("verified"), "cpu")
+    assert "<= 0.001 + 0.001 * |reference|. Every element must be right, in every timed call too" in text
+
+
+def test_evaluation_mode_is_told() -> None:
+    for mode in ("train", "eval"):
+        problem = replace(make_problem(), contract=Contract(mode=mode))
+        assert ("(`.eval()`)" in render_prompt(problem, get_protocol("hardened"), "cpu")) is (mode == "eval")
+
+
 def test_in_half_precision_it_is_not_half_precision_that_is_ruled_out() -> None:
     text = render_prompt(make_problem(), get_protocol("hardened", "bf16"), "cuda:0")
     golden("cuda-bf16.md", text)

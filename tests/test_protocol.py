@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from kbenv.errors import UsageError
 from kbenv.problems.excluded import EXCLUDED
+from kbenv.problems.problem import Comparator
 from kbenv.protocol import (
     DEFAULT_PROTOCOL,
     OFF,
@@ -19,6 +20,7 @@ from kbenv.protocol import (
     TORCH_DEFAULT,
     Precision,
     Protocol,
+    Tolerance,
     get_protocol,
 )
 
@@ -138,6 +140,20 @@ def test_default_limits(name: str) -> None:
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_custom_kernel_rule_can_be_overridden(wanted: bool) -> None:
     assert get_protocol("verified", require_custom_kernel=wanted).require_custom_kernel is wanted
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_set_s_tolerances_stand_in_upstream_s_rules_alone(name: str) -> None:
+    protocol = get_protocol(name)
+    for comparator in (Comparator(), Comparator("metrics", {"rmse": 0.1}), Comparator("exact", {"absolute": 0.1})):
+        assert protocol.judging(comparator) is protocol
+    judged = protocol.judging(Comparator("matched", {"absolute": 0.5, "share": 0.9}))
+    if name.startswith("kernelbench"):
+        relative = protocol.tolerance.relative
+        assert judged.tolerance == Tolerance(absolute=0.5, relative=relative, share=0.9)
+        assert judged.model_copy(update={"tolerance": protocol.tolerance}) == protocol
+    else:
+        assert judged is protocol
 
 
 def test_unknown_names_are_refused_with_the_names_there_are() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kbenv.cli import main
 from kbenv.errors import UsageError
 from kbenv.problems import load_problem
+from kbenv.problems.problem import Contract
 from kbenv.protocol import get_protocol
 from kbenv.repro import _literal, render_script
 from kbenv.store import StoredTurn
@@ -47,6 +48,13 @@ def run_script(script: str, folder: Path) -> str:
     done = subprocess.run([sys.executable, path], cwd=folder, env=clean, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_evaluation_mode_is_repeated() -> None:
+    for mode in ("train", "eval"):
+        problem = make_problem(contract=Contract(mode=mode))
+        script = render_script(make(Status.WRONG_VALUE, IDENTITY), problem, IDENTITY)
+        assert (".eval()" in script) is (mode == "eval")
 
 
 @pytest.mark.slow

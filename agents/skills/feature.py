@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from kbenv.backends import find_backend
 from kbenv.feedback import is_hidden
 from kbenv.machine_code import MULTIPROCESSORS, KernelCode, Occupancy, occupancy
 from kbenv.problems.problem import parse_source
@@ -48,7 +49,7 @@ _CUDA_WORDS = {
     "register_tile": r"\b\w+\[\d+\]\[\d+\]\s*=\s*\{",
     "tensor_cores": r"\bwmma::|\bmma\.sync|\bwgmma\b|mma_sync",
 }
-"""Of CUDA C++, by feature."""
+"""Of a thread's C++, by feature."""
 _C_WORDS = {
     "library_functions": r"\b(?:expf|erff|tanhf|logf|powf)\(",
     "strided_loop": r"for \(\w+ (\w+) = [^)]*\)[^;{]*\w+ \+= [^;]*\[\1 \* ",
@@ -84,16 +85,18 @@ def problem_features(source: str) -> dict[str, Feature]:
 
 def source_features(source: str) -> dict[str, Feature]:
     """Of an answer's source: its backend, what its kernels use, and what it leaves to PyTorch's operators."""
-    backend = detect_backend(source)
-    features: dict[str, Feature] = {"source.backend": backend, "source.kernels": _count_kernels(source)}
+    name = detect_backend(source)
+    backend = find_backend(name)
+    dialect = backend.dialect if backend is not None else None
+    features: dict[str, Feature] = {"source.backend": name, "source.kernels": _count_kernels(source)}
     features |= _forward_features(source)
-    if backend == "cuda":
+    if dialect == "threads":
         features |= {f"source.{name}": bool(re.search(word, source)) for name, word in _CUDA_WORDS.items()}
         features["source.own_product"] = bool(re.search(r"\+= [^;]*\w\[[^;]*\* ?[^;]*\w\[|\+= p\[\w\] \* q\[", source))
         features["source.threads"] = _threads(source)
-    if backend == "triton":
+    if dialect == "tiles":
         features |= _triton_features(source)
-    if backend in ("c", "cpp"):
+    if dialect == "loops":
         features |= {f"source.{name}": bool(re.search(word, source)) for name, word in _C_WORDS.items()}
         features["source.optimised"] = "-O3" in source and "-march=native" in source
         features["source.whole_passes"] = len(re.findall(r"for \(\w+ \w+ = 0; \w+ < rows(?: \* columns)?;", source))

@@ -1,8 +1,8 @@
 """`kbenv problems audit`: what the references of problems are like, on this device.
 
-One line on standard error as each problem is done, a table of all at the end. With `--out` every audit is kept as it
-is made, and the same command goes on where an earlier one stopped: it makes again only what another source, device,
-version or rule would make differ, and what a shorter time limit had cut.
+One line on standard error as each problem is done, a table of all at the end; a problem of several cases has one for
+each. With `--out` every audit is kept as it is made, and the same command goes on where an earlier one stopped: it
+makes again only what another source, device, version or rule would make differ, and what a shorter time limit had cut.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def add_audit_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
         "audit",
         help="find out what problems' references are like",
         description="Run the references of problems, without any submission, and say which are degenerate and what "
-        "is to be known of the others. Interrupted (Ctrl-C), the same command with the same --out goes on.",
+        "is to be known of the others; of a problem of several cases look at each, hidden ones too. Interrupted "
+        "(Ctrl-C), the same command with the same --out goes on.",
         epilog="Columns: milliseconds a call, MiB that a call holds, root mean square of the output, the reference's "
         "largest relative rounding error. Exit codes: 0 every problem has an audit, whatever it says; 2 bad usage; "
         "3 there is none for some problem, the reason is on standard error.",
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.limit_s > 0:
         raise UsageError(f"--limit-s must be above 0; found {arguments.limit_s:g}")
     arguments.protocol = rules(arguments.precision, arguments.limit_s)
-    problems = find_problems(arguments, arguments.pattern)
+    problems = _each_case(find_problems(arguments, arguments.pattern), arguments.precision)
     _check_writable(arguments.json)
     record = Record(arguments.out, Audit) if arguments.out is not None else None
     audits: list[Audit] = []
@@ -93,6 +94,18 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kbenv: interrupted; {again}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_DONE if len(audits) == len(problems) else EXIT_FAULT
+
+
+def _each_case(problems: Sequence[Problem], precision: str) -> list[Problem]:
+    """The problems, and in place of one of several cases each that is judged, hidden ones too."""
+    from kbenv.case import split
+
+    found: list[Problem] = []
+    for problem in problems:
+        several = problem.case is None and len(problem.cases) > 1
+        cases = [one for _, one in split(problem, precision)[0]] if several else []
+        found += cases or [problem]
+    return found
 
 
 def rules(precision: str, limit_s: float) -> Protocol:

@@ -61,7 +61,10 @@ LOADERS: tuple[Loader, ...] = (
 )
 """The first that recognises a folder has it: the particular ones come before those that look less closely."""
 
-EVALUATION_ALONE: Mapping[str, str] = {gpu_mode.PREFIX: gpu_mode.LICENCE}
+EVALUATION_ALONE: Mapping[str, str] = {
+    gpu_mode.PREFIX: gpu_mode.LICENCE,
+    definition.SOL: definition.SOL_LICENCE,
+}
 """What the ids of problems begin with whose licence, named here, restricts training on them."""
 
 FORMATS = (
@@ -78,7 +81,8 @@ def recognise(folder: Path) -> Loader:
         ProblemNotFoundError: it is in none of them; the message names them.
     """
     if str(folder).startswith(("https:/", "http:/", "git@")):
-        raise ProblemNotFoundError(f"{folder}: expected a folder or a file here, found an address; git clone it first")
+        address = str(folder).replace(":/", "://", 1)  # a path keeps one slash of two
+        raise ProblemNotFoundError(f"{address}: expected a folder or a file here, found an address; git clone it first")
     if not folder.exists():
         raise ProblemNotFoundError(f"{folder}: no such file or folder")
     found = next((loader for loader in LOADERS if loader.recognises(folder)), None)

@@ -10,16 +10,31 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @cache
-def commit_of(folder: Path) -> str | None:
-    """The commit that is checked out in the repository around `folder`; None where there is none, or it is not told."""
-    for parent in (folder, *folder.parents):
-        git = parent / ".git"
-        if git.is_dir():
-            try:
-                return _resolve(git, (git / "HEAD").read_text().strip())
-            except OSError:
-                return None
+def commit_of(path: Path, *layouts: str) -> str | None:
+    """The commit that is checked out in the set's repository; None where it cannot be told.
+
+    A repository further up is somebody's own that the set lies in, and a file in another place of this one is none of
+    its files: of neither the commit would say which state of the set it is.
+
+    Args:
+        path: something of the set.
+        layouts: where in the set's repository it lies, such as "reference/*/*.py".
+    """
+    path = path.absolute()
+    for layout in layouts:
+        if path.match(layout) and (found := _head(path.parents[layout.count("/")])) is not None:
+            return found
     return None
+
+
+def _head(root: Path) -> str | None:
+    git = root / ".git"
+    try:
+        if git.is_file():  # of a submodule
+            git = root / git.read_text().strip().removeprefix("gitdir: ")
+        return _resolve(git, (git / "HEAD").read_text().strip())
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _resolve(git: Path, head: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,20 @@ def load(id: str, path: Path) -> Problem:
             name = str(row["name"]).removesuffix(".py")
             name = name.split("_", 1)[1] if name[:1].isdigit() and "_" in name else name
             text = str(row["code"]).replace("\r\n", "\n")
+            version = " ".join(filter(None, (_sizes(path), "data set")))
             return kernelbench.from_text(
-                text, id, path, int(row["level"]), int(row["problem_id"]), name.strip("_"), "data set"
+                text, id, path, int(row["level"]), int(row["problem_id"]), name.strip("_"), version
             )
     raise ProblemNotFoundError(f"{path}: holds no {id}")
+
+
+@cache
+def _sizes(path: Path) -> str | None:
+    """The version of the sizes ("v0", "v0.1"), which level 1, problem 19 tells, in this table or in one beside it."""
+    tables = [path, *(table for table in _tables(path.parent) if _is_table(table))]
+    texts = (row["code"] for table in tables for row in _rows(table) if (row["level"], row["problem_id"]) == (1, 19))
+    text = next(texts, None)
+    return kernelbench.sizes_of(text) if text is not None else None
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -67,8 +77,14 @@ def _tables(folder: Path) -> list[Path]:
 
 
 def _is_table(path: Path) -> bool:
+    """Whether it has the columns. A Parquet file that cannot be looked at passes, and reading it says why it cannot."""
     if path.suffix == ".parquet":
-        return True
+        try:
+            from pyarrow import ArrowException, parquet
+
+            return set(COLUMNS) <= set(parquet.read_schema(path).names)
+        except (ImportError, ArrowException, OSError):
+            return True
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = lines.readline()
     return all(f'"{column}"' in first for column in COLUMNS)

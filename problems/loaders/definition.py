@@ -1,5 +1,6 @@
 """Operator definitions in JSON, with workloads: SOL-ExecBench's and FlashInfer-Bench's.
 
+SOL-ExecBench's published tables (Parquet) are not read: its own script unpacks them into this form.
 SOL-ExecBench keeps a problem in a folder (`definition.json`, `workload.jsonl`), FlashInfer-Bench a set of them in
 `definitions/**/*.json` and `workloads/**/<name>.jsonl`. A definition names axes, inputs, outputs and a reference `run`;
 a workload gives the axes that vary and says how each input is made. The workloads are the problem's cases, the largest
@@ -9,7 +10,8 @@ is timed. A submission may define `run` itself, with or without the outputs as f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,30 @@ from kbenv.problems.loaders.reduction import precision_of
 from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, defined_names
 
 SOL, FLASHINFER = "sol-execbench/", "flashinfer-bench/"
-FORMAT = "SOL-ExecBench, FlashInfer-Bench: definition.json and workload.jsonl, or definitions/ and workloads/"
+SOL_LICENCE = "NVIDIA Evaluation Dataset License"
+"""Of the data set, which is for evaluation alone. The repository and its few samples are Apache-2.0; an id does not
+tell which of both it names, so that the stricter licence stands for all."""
+FORMAT = (
+    "SOL-ExecBench, FlashInfer-Bench: definition.json and workload.jsonl (into which SOL-ExecBench's "
+    "scripts/download_solexecbench.py unpacks its tables), or definitions/ and workloads/"
+)
 
 _ORIGINS = {
-    SOL: Origin("sol-execbench", "https://github.com/NVIDIA/SOL-ExecBench", "Apache-2.0"),
+    SOL: Origin("sol-execbench", "https://github.com/NVIDIA/SOL-ExecBench", SOL_LICENCE, may_train=False),
     FLASHINFER: Origin("flashinfer-bench", "https://github.com/flashinfer-ai/flashinfer-bench", "Apache-2.0"),
 }
+_LAYOUTS = {  # the data sets lie beside SOL-ExecBench's own samples, and are in no state of that repository
+    SOL: ("tests/sol_execbench/samples/*/definition.json", "examples/*/*/definition.json"),
+    FLASHINFER: ("definitions/*.json", "definitions/*/*.json", "examples/*/*/definitions/*.json"),
+}
 _SOLUTION_ENTRY = "run"
+_SOL_TOLERANCE = {"max_atol": 1e-2, "max_rtol": 1e-2, "required_matched_ratio": 0.99}
+_TOLERANCES: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
+    "max_atol": ("absolute", min),
+    "max_rtol": ("relative", min),
+    "required_matched_ratio": ("share", max),
+    "max_error_cap": ("cap", min),
+}
 
 
 class _Data(BaseModel):
@@ -100,17 +119,15 @@ def load(id: str, path: Path) -> Problem:
     if not workloads:
         raise ProblemNotFoundError(f"{path}: found no workload that can be made without further files ({left_out})")
     floats = {item.dtype for item in definition.inputs.values() if item.shape is not None and "float" in item.dtype}
-    tolerance = {name: float(value) for name, value in workloads[0].tolerance.items() if value is not None}
     prefix = SOL if id.startswith(SOL) else FLASHINFER
     cases = tuple(_cases(definition, workloads))
-    origin = _ORIGINS[prefix]
     return file.from_source(
         _source(definition, workloads[0]), path=path, id=id, name=definition.name, level=None,
         category=definition.op_type, tags=tuple(definition.tags), cases=cases if len(cases) > 1 else (),
-        origin=Origin(origin.name, origin.url, origin.licence, version=commit_of(path.parent)),
+        origin=replace(_ORIGINS[prefix], version=commit_of(path, *_LAYOUTS[prefix])),
         contract=Contract(
             reference="backward" if definition.op_type == "backward" else "operator",
-            dtype=precision_of(floats) if floats else None, comparator=Comparator("matched", tolerance),
+            dtype=precision_of(floats) if floats else None, comparator=_comparator(prefix, workloads),
             entry=_SOLUTION_ENTRY, adapter=_adapter(definition),
         ),
     )  # fmt: skip
@@ -154,6 +171,20 @@ def _read_workloads(path: Path, definition: _Definition) -> tuple[list[_Workload
         else:
             possible.append(workload)
     return possible, f"{stored} need tensors stored elsewhere"
+
+
+def _comparator(prefix: str, workloads: list[_Workload]) -> Comparator:
+    """By the strictest numbers of all workloads; what SOL-ExecBench leaves out has a default there."""
+    defaults = _SOL_TOLERANCE if prefix == SOL else {}
+    given = [
+        defaults | {name: float(value) for name, value in workload.tolerance.items() if value is not None}
+        for workload in workloads
+    ]
+    strictest = {}
+    for own, (name, choose) in _TOLERANCES.items():
+        if values := [one[own] for one in given if own in one]:
+            strictest[name] = choose(values)
+    return Comparator("matched", strictest)
 
 
 def _cases(definition: _Definition, workloads: list[_Workload]) -> list[Case]:

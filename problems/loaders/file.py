@@ -31,6 +31,7 @@ MAX_SOURCE_BYTES = 5_000_000
 DEVICE_TYPES = ("gpu", "cpu")
 
 _WRITES = re.compile(r"^Writes: ([\d, ]+)\.$", re.MULTILINE)
+_EVALUATION = re.compile(r"^Mode: evaluation\.$", re.MULTILINE)
 _RANDOM = re.compile(r"^Outputs: random\.$", re.MULTILINE)
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -172,9 +173,11 @@ def read_json(path: Path) -> Any:
 
 
 def declared(words: str) -> Contract:
-    """What a file's docstring says of it: "Writes: 0, 1." names arguments, "Outputs: random." is a comparison."""
+    """What a file's docstring says of it: "Writes: 0, 1." names arguments, "Outputs: random." is a comparison,
+    "Mode: evaluation." asks for that mode."""
     writes = _WRITES.search(words)
     return Contract(
+        mode="eval" if _EVALUATION.search(words) else "train",
         in_place=tuple(int(part) for part in writes[1].split(",") if part.strip()) if writes else (),
         comparator=Comparator("distribution" if _RANDOM.search(words) else "allclose"),
     )

@@ -35,6 +35,9 @@ _DROPPED: dict[str, dict[str, str]] = {
 # Where `get_inputs` gives an answer away, KernelBench-Verified shows a model everything but that function.
 _BLIND = {(1, 90), (1, 100), (3, 35), (3, 47)}
 
+# Dropout is all that is random in it: in training mode nothing could be held against its reference.
+_EVALUATED = {(2, 66)}
+
 # The width of level 1, problem 19, which later versions made larger.
 _WIDTHS = {16384: "v0", 393216: "v0.1"}
 _HUB = Path(__file__).with_name("hub.json")
@@ -82,7 +85,7 @@ def from_text(text: str, id: str, path: Path, level: int, number: int, name: str
     return file.from_source(
         without_hub(text, path) if level >= _NEEDS_HUB else text, path=path, id=id, name=name, level=level,
         dropped=_DROPPED.get(id, {}), origin=Origin("kernelbench", URL, "MIT", version=version),
-        view=view_of(level, number), contract=contract_of(level),
+        view=view_of(level, number), contract=contract_of(level, number),
     )  # fmt: skip
 
 
@@ -91,18 +94,27 @@ def view_of(level: int, number: int) -> View:
     return "blind" if (level, number) in _BLIND else "full"
 
 
-def contract_of(level: int) -> Contract:
-    """What a level asks beyond the format."""
-    return Contract(requires=("transformers",) if level >= _NEEDS_HUB else ())
+def contract_of(level: int, number: int) -> Contract:
+    """What a problem asks beyond the format."""
+    return Contract(
+        mode="eval" if (level, number) in _EVALUATED else "train",
+        requires=("transformers",) if level >= _NEEDS_HUB else (),
+    )
 
 
 def version_of(levels: Path) -> str | None:
     """The sizes' version ("v0", "v0.1"), with the commit where it is a git checkout; None where neither can be told."""
     version = None
     for path in filter(Path.is_file, (levels / "level1").glob("19_*.py")):
-        match = re.search(r"^dim = (\d+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-        version = _WIDTHS.get(int(match[1])) if match else None
-    return " ".join(filter(None, (version, commit_of(levels)))) or None
+        version = sizes_of(path.read_text(encoding="utf-8", errors="replace"))
+    commit = commit_of(levels / "level1", "KernelBench/level1", "level1")
+    return " ".join(filter(None, (version, commit))) or None
+
+
+def sizes_of(text: str) -> str | None:
+    """Of which version the sizes are in the text of level 1, problem 19; None where it is neither."""
+    match = re.search(r"^dim = (\d+)", text, re.MULTILINE)
+    return _WIDTHS.get(int(match[1])) if match else None
 
 
 def without_hub(text: str, path: Path) -> str:

@@ -22,7 +22,9 @@ from kbenv.problems.loaders.yaml_file import read_yaml
 from kbenv.problems.problem import Case, Comparator, Contract, Origin, Problem, constant_assignments
 
 PREFIX = "kernelbench-hard/"
+_URL = "https://github.com/Infatoshi/KernelBench-Hard"
 FORMAT = "KernelBench-Hard: a folder with problem.yaml, reference.py and shapes.py (SHAPES)"
+_NAMES = {"atol": "absolute", "rtol": "relative"}
 
 
 class _Facts(BaseModel):
@@ -63,9 +65,7 @@ def load(id: str, path: Path) -> Problem:
         text, path=source, id=id, name=facts.display_name or path.parent.name, level=None,
         category=facts.regime,
         cases=tuple(_cases(path.with_name("shapes.py"), file.parse(text, source), source)),
-        origin=Origin(
-            "kernelbench-hard", "https://github.com/Infatoshi/KernelBench-Hard", "MIT", version=commit_of(path.parent)
-        ),
+        origin=Origin("kernelbench-hard", _URL, "MIT", version=commit_of(path, "problems/*/problem.yaml")),
         contract=Contract(
             dtype=_dtype(text), entry="Model", adapter="ModelNew = Model",
             comparator=Comparator("custom" if lenient else "allclose", _tolerances(facts)), requires=tuple(requires),
@@ -75,9 +75,13 @@ def load(id: str, path: Path) -> Problem:
 
 
 def _tolerances(facts: _Facts) -> dict[str, float]:
-    """By type; where a type has an absolute and a relative one, the larger."""
-    given = (facts.tolerance or {}).items()
-    return {name: max(value.values(), default=0.0) if isinstance(value, dict) else value for name, value in given}
+    """Where the set names several types, the strictest of them."""
+    given = [
+        {_NAMES[name]: number for name, number in value.items() if name in _NAMES}
+        if isinstance(value, dict) else dict.fromkeys(_NAMES.values(), value)
+        for value in (facts.tolerance or {}).values()
+    ]  # fmt: skip
+    return {name: min(one[name] for one in given if name in one) for name in {key for one in given for key in one}}
 
 
 def _dtype(text: str) -> Any:

@@ -48,11 +48,11 @@ def load(id: str, path: Path) -> Problem:
         name=path.stem.split("_", 1)[1].strip("_"), level=level, dropped=filtered(text),
         origin=Origin(
             "kernelbench-verified", "https://github.com/facebookresearch/kernel_bench_verified", "MIT",
-            version=commit_of(root),
+            version=commit_of(path, "KernelBench/*/*.py"),
         ),
         same_as=kernelbench.PREFIX + id.removeprefix(PREFIX),
         view=kernelbench.view_of(level, int(number)), shown=file.read_python(stripped) if stripped.is_file() else None,
-        contract=kernelbench.contract_of(level),
+        contract=kernelbench.contract_of(level, int(number)),
         tags=tuple(f"hidden:{name}" for name in hidden_inputs(text) if name not in _FACTORS.values()),
     )  # fmt: skip
 

@@ -59,7 +59,7 @@ def load(id: str, path: Path) -> Problem:
     data_utils = root / "utils" / "data_utils.py"
     return function_test.load(
         id, path, contract, modules={"data_utils": data_utils} if data_utils.is_file() else {}, category=category,
-        origin=Origin("kernelbench-x", _URL, "Apache-2.0", version=commit_of(root)),
+        origin=Origin("kernelbench-x", _URL, "Apache-2.0", version=commit_of(path, "data/kernelbenchx/*/*.py")),
         tags=(f"difficulty:{facts.difficulty}",) if facts.difficulty is not None else (),
     )  # fmt: skip
 

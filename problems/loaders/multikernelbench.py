@@ -88,7 +88,7 @@ def load(id: str, path: Path) -> Problem:
     return file.from_source(
         text, path=path, id=id, name=path.stem, level=int(level[1]) if level else None, category=category,
         cases=cases if len(cases) > 1 else (), contract=contract, shown=shown,
-        origin=Origin("multikernelbench", _URL, "MIT", version=commit_of(path.parent)),
+        origin=Origin("multikernelbench", _URL, "MIT", version=commit_of(path, "reference/*/*.py")),
     )  # fmt: skip
 
 

@@ -69,6 +69,8 @@ def get_inputs():
 def get_init_inputs():
     return dict(INIT_SETTING)
 '''
+_URL = "https://github.com/SakanaAI/robust-kbench"
+_LAYOUTS = ("tasks/*/func_*.py", "tasks/*/*/*/func_*.py")
 
 
 class _Settings(BaseModel):
@@ -108,9 +110,7 @@ def load(id: str, path: Path) -> Problem:
         cases=tuple(_cases(path.with_name(path.name.replace("func_", "config_").replace(".py", ".json")))),
         contract=Contract(reference="backward" if backward else "module"),
         tags=("backward",) if backward else (),
-        origin=Origin(
-            "robust-kbench", "https://github.com/SakanaAI/robust-kbench", "Apache-2.0", version=commit_of(path.parent)
-        ),
+        origin=Origin("robust-kbench", _URL, "Apache-2.0", version=commit_of(path, *_LAYOUTS)),
     )  # fmt: skip
 
 

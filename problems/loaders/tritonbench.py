@@ -15,6 +15,7 @@ from kbenv.problems.problem import Contract, Origin, Problem
 PREFIX = "tritonbench/"
 FORMAT = "TritonBench: data/TritonBench_{G,T}_v1/<name>.py, each a function, a line of #, and its test"
 
+_URL = "https://github.com/thunlp/TritonBench"
 _FOLDERS = {"t": "TritonBench_T_v1", "g": "TritonBench_G_v1"}
 
 
@@ -40,7 +41,5 @@ def load(id: str, path: Path) -> Problem:
         backends=("triton",),
         requires=("triton",) if from_repositories else (),
     )
-    origin = Origin(
-        "tritonbench", "https://github.com/thunlp/TritonBench", "Apache-2.0", version=commit_of(path.parent)
-    )
+    origin = Origin("tritonbench", _URL, "Apache-2.0", version=commit_of(path, "data/*/*.py"))
     return function_test.load(id, path, contract, keeps_types=from_repositories, origin=origin)

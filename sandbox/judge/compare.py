@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -40,6 +40,9 @@ class Comparison:
     looked_closer: int = 0
     """Elements that were outside the tolerance at first, and judged by more runs of the reference."""
 
+    tolerated: int = 0
+    """Elements that are outside the tolerance, and that its share allows."""
+
     loss: float = 0.0
     """Of the values, by how much more than usual each may be off: see Truth.loss."""
 
@@ -62,6 +65,7 @@ class Comparison:
         self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, other.max_rel_error)
         self.looked_closer += other.looked_closer
+        self.tolerated += other.tolerated
         self.first = self.first or other.first
         self.reason = self.reason or other.reason
         self.tolerance_used = max(self.tolerance_used, other.tolerance_used)
@@ -85,6 +89,8 @@ class Comparison:
             evidence["loss"] = self.loss
         if self.looked_closer:
             evidence["looked_closer"] = self.looked_closer
+        if self.tolerated:
+            evidence["tolerated"] = self.tolerated
         if self.reason is not None:
             evidence["reason"] = self.reason
         return evidence | ({"first_mismatch": self.first} if self.first else {})
@@ -114,6 +120,36 @@ def compare(
                 for begin in range(0, len(e), step):
                     part = slice(begin, begin + step)
                     _compare_chunk(e[part], f[part], absolute[index], relative, into, leaf, index, slot, start + begin)
+    return into
+
+
+def compare_matched(expected: Arena, found: Arena, slot: int, tolerance: Mapping[str, Any], device: str) -> Comparison:
+    """As `compare`, but of each output only a share must be within, if no element is off by more than a cap.
+
+    Integers must be equal, NaN and infinities stand where the reference's do, and not all may be zero where the
+    reference's are not: of an output that is sparse zeros are a large share.
+    """
+    into, share, cap = Comparison(), tolerance["share"], tolerance["cap"]
+    for index, leaf in enumerate(expected.layout.leaves):
+        one, step = Comparison(), CHUNK_ELEMENTS[device]
+        may_differ = leaf.torch_dtype.is_floating_point or leaf.torch_dtype.is_complex
+        expects_some = found_some = False
+        for start in range(0, leaf.elements, step):
+            e, f = (arena.flat_leaf(slot, index)[start : start + step].to(device) for arena in (expected, found))
+            _compare_chunk(e, f, tolerance["absolute"], tolerance["relative"], one, leaf, index, slot, start)
+            if may_differ:
+                e, f = (x if x.is_complex() else x.double() for x in (e, f))
+                same = (e == f) | ((e != e) & (f != f))
+                may_differ = bool((same | (torch.isfinite(e) & torch.isfinite(f))).all())
+                expects_some, found_some = expects_some or bool((e != 0).any()), found_some or bool((f != 0).any())
+        may_differ = may_differ and (found_some or not expects_some)
+        allowed = leaf.elements - math.ceil(share * leaf.elements) if may_differ else 0
+        if cap is not None and one.max_abs_error > cap:
+            one.mismatched = max(1, one.mismatched)
+        elif one.mismatched <= allowed:
+            one.tolerated, one.mismatched, one.first = one.mismatched, 0, None
+        into.merge(one)
+        into.add_errors(index, one.max_abs_error, one.max_rel_error)
     return into
 
 

@@ -23,7 +23,7 @@ from ..layout import Arena, Layout
 from .arm import REFERENCE_S, ArmError
 from .blocks import float64_leaf, off_by
 from .calibration import ILL_CONDITIONED, Calibration, Closer, Deviation, Rule
-from .compare import Comparison, all_within, compare
+from .compare import Comparison, all_within, compare, compare_matched
 from .faults import InfrastructureFault
 from .probe import jitter
 
@@ -299,6 +299,10 @@ class Truth:
         absolute = [tolerance["absolute"]] * len(job.signature.outputs.leaves)
         slots = range(first, first + calls)
         comparison = compare(job.store.expected, found, slots, absolute, tolerance["relative"], job.device)
+        if tolerance["cap"] is not None or (tolerance["share"] < 1.0 and not comparison.passed):
+            comparison = Comparison()
+            for slot in slots:
+                comparison.merge(compare_matched(job.store.expected, found, slot, tolerance, job.device))
         ceiling, flags = tolerance["baseline_ceiling"], job.protocol["tf32"]
         if not comparison.passed:
             self.wrong = (job.store.expected, found, (first, first))

@@ -16,7 +16,7 @@ import torch
 from ..buffers import descriptor_bytes
 from ..layout import map_tensors
 from .redraw import Redraw
-from .switch import dtype_of
+from .switch import EVALUATES, dtype_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -63,7 +63,8 @@ def build(
 ) -> Any:
     """Constructs `entry` as upstream does: seed, `get_init_inputs`, seed, constructor on the CPU, then moved and cast.
 
-    Casts are float-only: `Module.to(dtype)` leaves integer parameters and buffers alone; a problem may keep its types.
+    Casts are float-only: `Module.to(dtype)` leaves integer parameters and buffers alone; a problem may keep its types,
+    and may want evaluation mode.
     `redraw` replaces constant parameters meanwhile.
     """
     dtype = dtype_of(problem, DTYPES[precision])
@@ -83,6 +84,8 @@ def build(
             raise NoModelError(f"{entry} cannot be called; it needs a forward method")
         if isinstance(model, torch.nn.Module):
             model = model.to(device=device, dtype=dtype)
+            if getattr(problem, EVALUATES, False):
+                model.eval()
     return model
 
 

@@ -15,6 +15,8 @@ from ..layout import map_tensors
 
 KEEPS_TYPES = "_kbenv_keeps_types"
 """True: floating inputs and weights keep the types that they are made in, whatever the precision."""
+EVALUATES = "_kbenv_evaluates"
+"""True: models are in evaluation mode."""
 WRITES = "_kbenv_writes"
 """Positions of arguments that forward may write into, -1 for all; what they hold after the call are outputs too."""
 

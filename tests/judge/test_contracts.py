@@ -31,6 +31,7 @@ def get_init_inputs():
     return []
 """
 IN_PLACE = "state.mul_(0.5).add_(x)\n        return state.sum(dim=1)"
+ROWS_LEFT_OUT = "y = state + x\n        y[:{}] = 0\n        return y"
 MIXED = """\
 import dataclasses
 
@@ -74,6 +75,12 @@ def problem(source: str, **fields: object) -> Problem:
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[Evaluator]:
     with Evaluator(protocol="verified", device="cpu", sandbox="process") as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Evaluator]:
+    with Evaluator(protocol="kernelbench", device="cpu", sandbox="process", effort="quick") as evaluator:
         yield evaluator
 
 
@@ -156,6 +163,72 @@ def test_metrics_of_whole_outputs_stand_for_a_tolerance(evaluator: Evaluator, no
     verdict = evaluator.evaluate(one, STEP.format(name="ModelNew", body=noisy))
     assert verdict.status is status
     assert ("output 0: l1_relative is " in verdict.message) is (status is Status.WRONG_VALUE)
+
+
+DROPOUT = """\
+import torch
+
+
+class {name}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.BatchNorm1d(32), torch.nn.Dropout(0.5))
+
+    def forward(self, x):
+        {body}
+
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("return self.inner(x)", Status.PASSED),
+        ("n = self.inner[0]\n        return (x - n.running_mean) * (n.running_var + n.eps).rsqrt() * n.weight + n.bias",
+         Status.PASSED),
+        ("assert not (self.training or self.inner[1].training)\n        return self.inner(x)", Status.PASSED),
+        ("return self.inner.train()(x)", Status.WRONG_VALUE),
+    ],
+)  # fmt: skip
+def test_reference_and_submission_are_in_evaluation_mode_where_the_problem_says_so(
+    evaluator: Evaluator, body: str, status: Status
+) -> None:
+    source = DROPOUT.format(name="Model", body="return self.inner(x)")
+    one = problem(source, contract=Contract(mode="eval"))
+    assert evaluator.evaluate(one, DROPOUT.format(name="ModelNew", body=body)).status is status
+    if "train" not in body:
+        verdict = evaluator.evaluate(problem(source), DROPOUT.format(name="ModelNew", body=body))
+        assert verdict.status is Status.WRONG_VALUE  # dropout falls elsewhere in every call
+        assert verdict.reference_random
+
+
+@pytest.mark.parametrize(
+    ("comparator", "body", "status"),
+    [
+        (Comparator("allclose", {"absolute": 0.05, "relative": 0.0}), "return state + x + 0.04", Status.PASSED),
+        (Comparator("allclose", {"absolute": 0.05, "relative": 0.0}), "return state + x + 0.06", Status.WRONG_VALUE),
+        (Comparator(), "return state + x + 0.04", Status.WRONG_VALUE),
+        (Comparator("matched", {"share": 0.9}), ROWS_LEFT_OUT.format(3), Status.PASSED),
+        (Comparator("matched", {"share": 0.9}), ROWS_LEFT_OUT.format(9), Status.WRONG_VALUE),
+        (Comparator("matched", {"share": 0.9, "cap": 0.1}), ROWS_LEFT_OUT.format(3), Status.WRONG_VALUE),
+    ],
+)  # fmt: skip
+def test_a_set_s_own_tolerance_holds_where_the_protocol_asks_for_it(
+    upstream: Evaluator, comparator: Comparator, body: str, status: Status
+) -> None:
+    one = problem(STEP.format(name="Model", body="return state + x"), contract=Contract(comparator=comparator))
+    verdict = upstream.evaluate(one, STEP.format(name="ModelNew", body=body))
+    assert verdict.status is status
+    own = comparator.parameters
+    tolerance = verdict.protocol.tolerance
+    assert (tolerance.absolute, tolerance.share) == (own.get("absolute", 1e-4), own.get("share", 1.0))
 
 
 @pytest.mark.parametrize(
