@@ -334,8 +334,8 @@ CPU the epilogue of core/level2/matmul_bias_swish_row_max takes 1.8%. A decoy la
 of a millisecond."""
 PROBES = (
     "rows", "columns", "row-means", "column-means", "outliers", "tails", "signs", "gaps", "shifted", "far-above",
-    "far-below", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "zero-rows", "ties", "dip",
-    "inner-dip", "ends", "constants",
+    "far-below", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "apart", "zero-rows", "ties",
+    "dip", "inner-dip", "ends", "constants",
 )  # fmt: skip
 """Of `kbenv.sandbox.judge.probe`."""
 _PRESETS: dict[str, Callable[[Precision], Protocol]] = {

@@ -5,6 +5,7 @@ TF32 is simulated: operands of products rounded to 10 bits of mantissa.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,9 +15,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kbenv.protocol import get_protocol
-from kbenv.sandbox.judge.calibration import Calibration, Rule
+from kbenv.sandbox.judge.calibration import Calibration, Closer, Rule
 from kbenv.sandbox.judge.compare import Comparison
 from kbenv.sandbox.judge.probe import jitter
+from kbenv.sandbox.layout import Arena
+from kbenv.sandbox.runner.truncated import ChangedProducts, dithered_products
 from tests.arenas import arena_of
 
 _RULE = get_protocol("hardened").calibration
@@ -217,3 +220,58 @@ def test_where_no_product_occurs_half_precision_shows_in_what_goes_in_or_comes_o
 @pytest.mark.parametrize("compute", [*PRODUCTS.values(), *OTHERS.values()], ids=[*PRODUCTS, *OTHERS])
 def test_beyond_its_range_half_precision_shows_everywhere(compute):
     assert not use(compute, "normal", Arithmetic(inputs=through(torch.float16)), scale=2.0**17).passed
+
+
+def by_the_window(how: Arithmetic, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention to the last 256 tokens; scores are scaled before their product, and powers divided after theirs."""
+    place = torch.arange(q.shape[-2])
+    distance = place.unsqueeze(1) - place
+    scores = how.operands(q * (math.log2(math.e) / 8)) @ how.operands(k).mT
+    scores = scores.masked_fill((distance < 0) | (distance >= 256), -torch.inf)
+    powers = torch.exp2(scores - scores.amax(-1, keepdim=True))
+    return how.operands(powers) @ how.operands(v) / powers.sum(-1, keepdim=True)
+
+
+def window_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    place = torch.arange(q.shape[-2])
+    distance = place.unsqueeze(1) - place
+    scores = (q @ k.mT / 8).masked_fill((distance < 0) | (distance >= 256), -torch.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def test_rows_that_hang_on_two_scores_pass_once_they_are_looked_at_closer() -> None:
+    """Both ways to round to TF32 can hit such a row's scores by chance, and an honest kernel's third way not."""
+    draws = torch.Generator().manual_seed(5)
+    inputs = [3 * size * torch.randn(2, 1024, 64, generator=draws) for size in (0.8, 1.0, 0.7)]
+    exact = arena_of([window_attention(*(x.double() for x in inputs))])
+    fp32 = arena_of([window_attention(*inputs)])
+
+    def reference(change: Convert) -> Arena:
+        with ChangedProducts(change):
+            return arena_of([window_attention(*inputs)])
+
+    calibration = Calibration(RULE, "cpu")
+    calibration.begin(exact, 0)
+    for variant in (fp32, reference(tf32), reference(cut)):
+        calibration.add_variant(exact, variant, 0)
+    calibration.finish(0, lasting=True)
+
+    def outside(found: Tensor) -> tuple[int, int]:
+        """How many are, and how many still when they have been looked at closer."""
+        first = calibration.compare(exact, arena_of([found]), 0, fp32, [])
+        places = calibration.outside.get(0, torch.zeros(0, dtype=torch.int64))
+        error = calibration.least_error(0, 0, places)
+        for _ in range(4):
+            with dithered_products():
+                moved = arena_of([window_attention(*inputs)])
+            off = (exact.flat_leaf(0, 0)[places] - moved.flat_leaf(0, 0)[places].double()).abs()
+            error = torch.maximum(error, off)
+        closer = calibration.compare(exact, arena_of([found]), 0, fp32, [], closer={0: Closer(places, error)})
+        return first.mismatched, closer.mismatched
+
+    at_first, at_last = outside(by_the_window(Arithmetic(operands=cut), *inputs))
+    assert 0 < at_first < 0.01 * exact.layout.slot_bytes / 8
+    assert at_last == 0
+    wrong = by_the_window(Arithmetic(), *inputs)
+    wrong[1, 200:204] *= 1.5
+    assert outside(wrong)[1] > 200

@@ -14,7 +14,7 @@ from kbenv.sandbox.layout import Arena
 from tests.arenas import arena_of
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-FLOATING = sorted(PROBES.keys() - {"ends", "constants"})
+FLOATING = sorted(PROBES.keys() - {"ends", "constants", "apart"})
 SPARSE = ("rows", "columns", "signs", "outliers")
 """Ways in which a timed input is perturbed."""
 
@@ -108,6 +108,16 @@ def test_all_values_times_a_power_of_two(name):
     ratio = (probed(x, name) / x).unique()
     assert len(ratio) == 1
     assert float(ratio.log2()) == {"wide": 10, "large": 17, "narrow": -10, "small": -20}[name]
+
+
+@pytest.mark.parametrize(("dtype", "powers"), [(torch.float32, [-20, 20, -20]), (torch.float16, [-8, 8, -8])], ids=str)
+def test_inputs_are_moved_apart_and_one_alone_is_not(dtype, powers):
+    inputs = [draw(32, 32, dtype=dtype) for _ in powers]
+    arena = arena_of([x.clone() for x in inputs])
+    assert apply_probe(arena, 0, "apart", 1)
+    for found, x, power in zip(arena.views(0), inputs, powers, strict=True):
+        assert torch.equal(found, x * 2.0**power)
+    assert not apply_probe(arena_of([inputs[0], torch.arange(10)]), 0, "apart", 1)
 
 
 def in_a_tail(x):

@@ -25,7 +25,7 @@ from kbenv.prompt import EXAMPLE_LANGUAGES, EXAMPLES, PromptOptions, nearest_exa
 from kbenv.prompts import render
 from kbenv.protocol import D1_D4, get_protocol
 from kbenv.provenance import detect_backend
-from kbenv.sandbox.runner.truncated import TruncatedProducts
+from kbenv.sandbox.runner.truncated import truncated_products
 from kbenv.verdict import Hardware
 from tests.fakes import make_problem, make_verdict
 
@@ -250,7 +250,7 @@ def test_operands_as_tensor_cores_cut_them_keep_an_example_within_the_tolerance(
     inputs = [factor * value for value in reference["get_inputs"]()]
     model = reference["Model"]()
     exact = model(*(value.double() for value in inputs))
-    with TruncatedProducts() as mode:
+    with truncated_products() as mode:
         found = model(*inputs)
     assert mode.products
     tolerance = get_protocol("verified").tolerance

@@ -18,7 +18,8 @@ finds what is a little wrong everywhere, such as a computation in bfloat16 (eigh
 
 One element may be far more sensitive than its neighbours, and close to exact in the reference's few runs by chance.
 Where few are outside, they are looked at closer: the reference runs some more times with its operators' results moved
-by a unit in the last place, and what is seen at those elements alone is allowed there, `element_factor` times.
+by a unit in the last place, and operands of products by a unit of TF32 where that may be used. What is seen at those
+elements alone is allowed there, `element_factor` times.
 """
 
 from __future__ import annotations

@@ -181,6 +181,16 @@ def _small(x: torch.Tensor, _: torch.Generator) -> None:
     x.mul_(2.0**-20)
 
 
+def _apart(x: torch.Tensor, _: torch.Generator) -> None:
+    """Of several inputs all values times 2**-20, of every other one times 2**20 (`_far_up`): each is beyond the range
+    of half precision, and their product where it was, not below what it may be off by."""
+    x.mul_(2.0**-8 if x.dtype is torch.float16 else 2.0**-20)
+
+
+def _far_up(x: torch.Tensor, _: torch.Generator) -> None:
+    x.mul_(2.0**8 if x.dtype is torch.float16 else 2.0**20)
+
+
 def _constants(x: torch.Tensor, generator: torch.Generator) -> None:
     """What was drawn constant (a state of zeros, a mask of ones) varies: about 0 within a half, about else within half
     of it; of booleans one in five is the other."""
@@ -213,11 +223,11 @@ PROBES: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
     "tails": _tails, "signs": _signs, "gaps": _gaps, "shifted": _shifted,
     "far-above": _far_above, "far-below": _far_below, "near-one": _near_one,
     "near-one-signed": _near_one_signed, "wide": _wide, "large": _large, "narrow": _narrow, "small": _small,
-    "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "inner-dip": _inner_dip, "ends": _ends,
+    "apart": _apart, "zero-rows": _zero_rows, "ties": _ties, "dip": _dip, "inner-dip": _inner_dip, "ends": _ends,
     "constants": _constants,
 }  # fmt: skip
 _ELEMENTWISE = frozenset(
-    {"outliers", "signs", "gaps", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "ties"}
+    {"outliers", "signs", "gaps", "near-one", "near-one-signed", "wide", "large", "narrow", "small", "apart", "ties"}
 )
 _LEAST_AXES = {
     "rows": 1,
@@ -253,7 +263,11 @@ def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
             PROBES[name](x, torch.Generator(x.device).manual_seed(derive(seed, name, index)))
             touched = True
         return touched
-    for index, (_, x, form) in enumerate(_drawn(masters, slot)):
+    drawn = list(_drawn(masters, slot))
+    if name == "apart" and len(drawn) < 2:
+        return False
+    for index, (_, x, form) in enumerate(drawn):
+        change = _far_up if name == "apart" and index % 2 else PROBES[name]
         if form.sparse and name in _FILLING:
             continue
         if x.dim() < _LEAST_AXES.get(name, 0):
@@ -262,9 +276,9 @@ def apply_probe(masters: Arena, slot: int, name: str, seed: int) -> bool:
         if name in _ELEMENTWISE:  # an input may be of gigabytes, and draws take as much again
             flat = x.as_strided((x.numel(),), (1,))
             for start in range(0, len(flat), _PART):
-                PROBES[name](flat[start : start + _PART], generator)
+                change(flat[start : start + _PART], generator)
         else:
-            PROBES[name](x, generator)
+            change(x, generator)
         form.restore(x)
         touched = True
     return touched

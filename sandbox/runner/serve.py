@@ -46,7 +46,7 @@ from .rounded import RoundedOperators
 from .switch import BITS, CHECKER, WRITES, Written, as_bits, dtype_of
 from .tool import Tools
 from .trace import trace
-from .truncated import TruncatedProducts
+from .truncated import dithered_products, truncated_products
 
 _SHORT_MS, _SHORT_CALLS = 2.0, 20
 _WORDS = 200
@@ -227,13 +227,18 @@ class Runner(Tools):
 
     def do_truncated_turn(self, message: Message, descriptors: list[int]) -> Message:
         """`do_turn` with the operands of products cut to TF32; says how many products there were."""
-        with TruncatedProducts() as mode:
+        with truncated_products() as mode:
             return self.do_turn(message, descriptors) | {"products": mode.products}
 
     def do_rounded_turn(self, message: Message, descriptors: list[int]) -> Message:
         """`do_turn` with what operators return moved by a unit in the last place."""
         with RoundedOperators():
             return self.do_turn(message, descriptors)
+
+    def do_dithered_turn(self, message: Message, descriptors: list[int]) -> Message:
+        """The same, and the operands of products by a unit of TF32."""
+        with dithered_products():
+            return self.do_rounded_turn(message, descriptors)
 
     def do_exact(self, message: Message, _: list[int]) -> Message:
         """forward in float64 on an input slot, into the float64 slot."""
