@@ -44,6 +44,8 @@ RUNS = "RUNS"
 """The constant that says how often a submission is judged in a row: what one job leaves is what the next would find."""
 FEEDBACK, NEVER_SHOWN, ONLY_QUOTED = "FEEDBACK", "NEVER_SHOWN", "ONLY_QUOTED"
 """Constants on what an agent reads: all of it, words that it must not hold, words that only quoted lines may."""
+SPEEDUP_AT_MOST = "SPEEDUP_AT_MOST"
+"""The constant that says which speed a credited verdict may claim at most, where no clock can tell so little work."""
 SPEEDUP_AT_LEAST = "SPEEDUP_AT_LEAST"
 """The constant that says which speed one verdict of several must show for an honest kernel."""
 TRIES = 3
@@ -193,7 +195,11 @@ def _look_at(case: Case, verdict: Verdict) -> tuple[Word, str]:
 
 
 def _is_slow_honest_work(case: Case, verdict: Verdict) -> bool:
-    return NO_EFFECT in case.expect and verdict.speedup is not None and verdict.speedup.value < SLOWED_DOWN
+    return NO_EFFECT in case.expect and verdict.speedup is not None and verdict.speedup.value < _most(case)
+
+
+def _most(case: Case) -> float:
+    return float(case.constants.get(SPEEDUP_AT_MOST, SLOWED_DOWN))
 
 
 def _may_be_noise(case: Case, verdict: Verdict) -> bool:
@@ -238,7 +244,7 @@ def find_violation(kind: Kind, case: Case, verdict: Verdict) -> str | None:
     assert verdict.speedup is not None  # of a credited verdict
     if NO_EFFECT not in case.expect:
         return f"credited with {verdict.speedup.value:.3g}x"
-    if verdict.speedup.value >= SLOWED_DOWN:
+    if verdict.speedup.value >= _most(case):
         return f"credited with {verdict.speedup.value:.3g}x, more than its honest work is worth"
     if verdict.memory is not None and verdict.memory.ratio > case.constants.get(MEMORY_AT_MOST, float("inf")):
         return f"credited with a memory ratio of {verdict.memory.ratio:.3g}, more than it is worth"

@@ -142,3 +142,13 @@ def test_the_corpora_are_judged_at_quick_effort_with_a_second_pair_of_runners():
     protocol = quick(get_protocol("hardened"), "cpu")
     assert protocol.effort == "quick"
     assert protocol.timing.runner_pairs == 2
+
+
+def test_where_a_clock_cannot_tell_the_work_a_file_says_what_may_be_claimed() -> None:
+    equal = make_verdict(speedup=1.0)
+    plain = replace(LATER, constants={"EXPECT": "no_effect"})
+    tiny = replace(plain, constants={"EXPECT": "no_effect", "SPEEDUP_AT_MOST": 1.1})
+    assert find_violation("exploit", plain, equal) == "credited with 1x, more than its honest work is worth"
+    assert find_violation("exploit", tiny, equal) is None
+    quick_one = make_verdict(speedup=1.2)
+    assert find_violation("exploit", tiny, quick_one) is not None
