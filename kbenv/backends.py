@@ -114,6 +114,8 @@ BACKENDS: tuple[Backend, ...] = (
         ),
         loading="the CuTe DSL compiles a function when it is first called",
         needs=(Requirement(package="nvidia-cutlass-dsl", advice="pip install nvidia-cutlass-dsl"),),
+        proven="H200",
+        offered=False,
     ),
     Backend(
         name="tilelang",
@@ -124,6 +126,8 @@ BACKENDS: tuple[Backend, ...] = (
         imports=("tilelang",),
         loading="tilelang compiles a function when it is first called",
         needs=(Requirement(package="tilelang", advice="pip install tilelang"), _NVCC),
+        proven="H200",
+        offered=False,
     ),
     Backend(
         name="helion",
@@ -137,6 +141,8 @@ BACKENDS: tuple[Backend, ...] = (
             Requirement(package="helion", advice="pip install a helion that fits torch (helion 1.4 fits 2.11)"),
             _TRITON,
         ),
+        proven="H200",
+        offered=False,
     ),
     Backend(
         name="thunderkittens",
@@ -155,6 +161,8 @@ BACKENDS: tuple[Backend, ...] = (
                 advice="git clone https://github.com/HazyResearch/ThunderKittens and set THUNDERKITTENS_ROOT to it",
             ),
         ),
+        proven="H200",
+        offered=False,
     ),
     Backend(
         name="hip",
