@@ -9,7 +9,7 @@ import pytest
 
 from kbenv.evaluator import Evaluator
 from kbenv.verdict import Status
-from tests.judge.corpus import TESTS, load_case
+from tests.judge.corpus import TESTS, at_small_sizes, load_case
 from tests.judge.evaluators import limited, make_protocol
 from tests.judge.inside import SMALL_RELU
 
@@ -122,7 +122,7 @@ def test_a_build_without_end_is_the_submissions_timeout(evaluator):
 
 @pytest.mark.slow
 def test_a_binding_of_pytorchs_is_built_with_a_part_of_its_headers(open_evaluator):
-    case = load_case(TESTS / "honest" / "cpp_load_inline.py")
+    case = at_small_sizes(load_case(TESTS / "honest" / "cpp_load_inline.py"))
     rules = make_protocol("verified brisk")
     with Evaluator(protocol=rules, device="cpu", sandbox="process") as evaluator:
         verdict = evaluator.evaluate(case.problem, case.source)

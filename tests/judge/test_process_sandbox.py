@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kbenv.verdict import Status, Verdict
-from tests.judge.corpus import TESTS, Case, load_case
+from tests.judge.corpus import TESTS, Case, at_small_sizes, load_case
 from tests.judge.evaluators import SECRET
 from tests.judge.inside import DISTURBANCES, HONEST, SMALL_RELU, run_inside
 
 
 def exploit(name: str) -> Case:
-    return load_case(TESTS / "exploits" / f"{name}.py")
+    return at_small_sizes(load_case(TESTS / "exploits" / f"{name}.py"))
 
 
 def processes_of(uid: int) -> list[str]:
@@ -49,7 +49,7 @@ LONG = ("exploits/i6_stop_itself.py", "exploits/i6_infinite_loop_in_c.py")
     ],
 )
 def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
-    case = load_case(TESTS / name)
+    case = at_small_sizes(load_case(TESTS / name))
     evaluator = get_evaluator("verified tight")
     disturbed = evaluator.evaluate(case.problem, case.source)
     uid = isolation_of(disturbed).uid
