@@ -9,6 +9,15 @@ import pytest
 from kbenv.sandbox.engine import IMAGE, EngineError, connect, find_image
 
 
+def pytest_configure() -> None:
+    """One thread for PyTorch in the tests' own process, as in the judge's.
+
+    OpenMP's threads wait for each other at every operation: beside a judge on two cores, small ones took ten times as
+    long.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch, imported later, reads it
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     docker_items = [item for item in items if item.get_closest_marker("docker")]
     if docker_items and (reason := _missing()):

@@ -145,11 +145,11 @@ def test_a_name_that_is_assigned_counts_as_defined() -> None:
     ],
 )
 def test_no_answer_takes_long(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     extract_code(text)
     says_done(text)
     _ = Completion(text).outcome
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kbenv.evaluator import Evaluator
 from kbenv.protocol import get_protocol
 from kbenv.verdict import Status, Verdict
 from kbenv.workbench import TOOLS, Budget, Workbench, trial_protocol
-from tests.fakes import SUBMISSION_SOURCE, ScriptedEvaluator, make_problem, make_verdict
+from tests.fakes import RELU_SOURCE, SUBMISSION_SOURCE, ScriptedEvaluator, make_problem, make_verdict
 
 mcp: Any = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 SOURCE = "class ModelNew: pass\n"
@@ -92,10 +92,12 @@ def test_budgets_that_are_none_are_bad_usage(option: str, capsys: pytest.Capture
 @pytest.mark.slow
 def test_the_command_serves_a_real_judge_over_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "log.jsonl"
-    options = ["--protocol", "verified", "--device", "cpu", "--sandbox", "process", "--out", str(out)]
+    problem = tmp_path / "relu.py"
+    problem.write_text(RELU_SOURCE)
+    options = ["--protocol", "verified", "--effort", "quick", "--device", "cpu", "--sandbox", "process"]
     server = mcp.StdioServerParameters(
         command=sys.executable,
-        args=["-c", "from kbenv.cli import main; main()", "mcp", "core/level1/relu", *options],
+        args=["-c", "from kbenv.cli import main; main()", "mcp", str(problem), *options, "--out", str(out)],
         env=dict(os.environ),
     )
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 import pytest
 
 from kbenv.corpus import Case
+from tests.judge.corpus import in_every_run, marks_of
 from tests.judge.evaluators import get_evaluator
 
 __all__ = ["get_evaluator"]
-
-
-ONE_IN, PARTS = 10, 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,7 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
         if not isinstance(case, Case) or item.get_closest_marker("gpu"):
             continue
-        number = crc32(case.name.encode())
-        if number % ONE_IN:
-            item.add_marker(pytest.mark.corpus)
-            item.add_marker(getattr(pytest.mark, f"corpus_{1 + number // ONE_IN % PARTS}"))
+        if not in_every_run(case):
+            for mark in marks_of(case):
+                item.add_marker(mark)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
-from kbenv.corpus import quick
+from kbenv.corpus import Case, quick
 from kbenv.evaluator import Evaluator
 from kbenv.protocol import Protocol, get_protocol
 from kbenv.sandbox.docker import DockerSettings
@@ -31,6 +31,28 @@ def make_protocol(rules: str, device: str = "cpu") -> Protocol:
     if how == "tight":
         return quick(protocol, device)
     return protocol.with_effort("quick" if how == "brisk" else "full")
+
+
+def with_limits(protocol: Protocol, **limits: Any) -> Protocol:
+    """The same protocol with other limits."""
+    return protocol.model_copy(update={"limits": protocol.limits.model_copy(update=limits)})
+
+
+@contextmanager
+def limited(evaluator: Evaluator, **limits: Any) -> Iterator[None]:
+    """Jobs of `evaluator` have other limits meanwhile."""
+    before = evaluator.protocol
+    evaluator.protocol = with_limits(before, **limits)
+    try:
+        yield
+    finally:
+        evaluator.protocol = before
+
+
+def limited_for(case: Case, evaluator: Evaluator) -> AbstractContextManager[None]:
+    """On the CPU, one that can only end at a limit meets that on its first call soon."""
+    soon = case.expect == ("TIMEOUT",) and evaluator.device == "cpu"
+    return limited(evaluator, build_s=5.0) if soon else nullcontext()
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,10 @@ from typing import Any
 
 from kbenv.evaluator import Evaluator
 from kbenv.verdict import Status
-from tests.judge.corpus import TESTS, load_case
+from tests.judge.corpus import TESTS, load_case, small
 
 RELU = "core/level1/relu"
+SMALL_RELU = small(RELU)
 HONEST = load_case(TESTS / "statuses" / "passed.py")
 DISTURBANCES = (
     "statuses/illegal_access.py",
@@ -104,7 +105,7 @@ def run_inside(evaluator: Evaluator, code: str) -> dict[str, Any]:
     """Runs `code` in a submission's forward; what it leaves in the dict `seen` comes back."""
     code = textwrap.dedent(code)
     program = f"seen = {{}}\n{code}\nprint('SEEN', json.dumps(seen), flush=True)\nraise RuntimeError('that is all')\n"
-    verdict = evaluator.evaluate(RELU, make_submission(program))
+    verdict = evaluator.evaluate(SMALL_RELU, make_submission(program))
     assert verdict.status is Status.RUNTIME_ERROR, verdict.message
     return seen_in(verdict.output or "", verdict.detail)
 

@@ -8,15 +8,23 @@ import pytest
 
 from kbenv.baseline import VARIANTS
 from kbenv.evaluator import Evaluator
+from kbenv.problems.problem import Problem
 from kbenv.reward import tiers
 from tests.fakes import SUBMISSION_SOURCE, make_problem
 from tests.judge.evaluators import GetEvaluator, make_protocol
 
 PROBLEM = make_problem(source=make_problem().source.replace("rows = 64", "rows = 512"))
+PRODUCT = make_problem(source=PROBLEM.source.replace("torch.relu(x)", "x @ x.mT"))
+"""Compiled without a C++ compiler, which takes most of the time that torch.compile does."""
 
 
-def test_every_variant_has_a_latency_a_peak_and_its_flags(get_evaluator: GetEvaluator) -> None:
-    baseline = get_evaluator("verified brisk").baseline(PROBLEM)
+@pytest.mark.parametrize(
+    "problem",
+    [PRODUCT, pytest.param(PROBLEM, marks=[pytest.mark.corpus, pytest.mark.corpus_2])],
+    ids=["product", "in C++"],
+)
+def test_every_variant_has_a_latency_a_peak_and_its_flags(get_evaluator: GetEvaluator, problem: Problem) -> None:
+    baseline = get_evaluator("verified brisk").baseline(problem)
     assert list(baseline.variants) == list(VARIANTS)
     for name, variant in baseline.variants.items():
         assert variant.error is None
@@ -67,12 +75,13 @@ def test_no_call_sees_the_inputs_that_a_turn_of_one_call_hid(get_evaluator: GetE
 
 @pytest.mark.slow
 def test_a_verdict_says_on_request_what_torch_compile_takes(get_evaluator: GetEvaluator) -> None:
-    verdict = get_evaluator("verified brisk", compiled_baseline=True).evaluate(PROBLEM, SUBMISSION_SOURCE)
+    source = SUBMISSION_SOURCE.replace("x.clamp(min=0)", "torch.matmul(x, x.mT)")
+    verdict = get_evaluator("verified brisk", compiled_baseline=True).evaluate(PRODUCT, source)
     assert verdict.credited, verdict.message
     assert verdict.compiled_reference_latency_ms is not None
     assert verdict.compiled_reference_latency_ms > 0
     assert "compiled-baseline" in verdict.seconds
     assert tiers(verdict) in (1.0, 2.0, 3.0)
-    plain = get_evaluator("verified brisk").evaluate(PROBLEM, SUBMISSION_SOURCE)
+    plain = get_evaluator("verified brisk").evaluate(PRODUCT, source)
     assert plain.compiled_reference_latency_ms is None
     assert "compiled-baseline" not in plain.seconds

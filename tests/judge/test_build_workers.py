@@ -16,11 +16,11 @@ import pytest
 from kbenv.build_worker import BuildWorker
 from kbenv.evaluator import Evaluator
 from kbenv.pool import EvaluatorPool
-from kbenv.problems import load_problem
 from kbenv.verdict import Status
 from tests.judge.corpus import TESTS, load_case
-from tests.judge.evaluators import make_protocol
-from tests.judge.test_builds import RELU, submission
+from tests.judge.evaluators import make_protocol, with_limits
+from tests.judge.inside import SMALL_RELU
+from tests.judge.test_builds import submission
 from tests.judge.test_pool import descendants
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder has a user of its own")
@@ -123,9 +123,9 @@ def test_the_second_is_built_while_the_first_is_judged_and_found_under_equal_key
 
     evaluator = Evaluator(protocol=make_protocol("verified tight"), device="cpu", sandbox="process", on_phase=on_phase)
     pool = open_pool(evaluator, on_build=on_build)
-    first = pool.submit(RELU, submission())
+    first = pool.submit(SMALL_RELU, submission())
     assert judging.wait(120)
-    second = pool.submit(RELU, submission("x[i] < 0 ? 0 : x[i]"))
+    second = pool.submit(SMALL_RELU, submission("x[i] < 0 ? 0 : x[i]"))
     for verdict in (first.result(), second.result()):
         assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
         assert verdict.build is not None
@@ -138,21 +138,21 @@ def test_the_second_is_built_while_the_first_is_judged_and_found_under_equal_key
 
 
 def test_a_job_without_a_build_worker_says_so(open_pool) -> None:
-    verdict = open_pool(build_workers=0).evaluate(RELU, submission())
+    verdict = open_pool(build_workers=0).evaluate(SMALL_RELU, submission())
     assert verdict.build is not None
     assert verdict.build.ahead_seconds is None
     assert verdict.build.compiled == 1
 
 
 def test_what_a_constructor_builds_is_built_ahead(open_pool) -> None:
-    verdict = open_pool().evaluate(RELU, IN_CONSTRUCTOR)
+    verdict = open_pool().evaluate(SMALL_RELU, IN_CONSTRUCTOR)
     assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
     assert verdict.build is not None
     assert (verdict.build.compiled, verdict.build.from_cache) == (0, verdict.build.requested)
 
 
 def test_a_refusal_is_found_too(open_pool) -> None:
-    verdict = open_pool().evaluate(RELU, submission("undeclared_name"))
+    verdict = open_pool().evaluate(SMALL_RELU, submission("undeclared_name"))
     assert verdict.status is Status.COMPILE_ERROR
     assert verdict.build is not None
     assert (verdict.build.compiled, verdict.build.from_cache) == (0, 1)
@@ -161,8 +161,8 @@ def test_a_refusal_is_found_too(open_pool) -> None:
 def test_nothing_of_the_load_ahead_reaches_the_job(open_pool) -> None:
     doings: list[str] = []
     pool = open_pool(on_build=lambda worker, doing: doings.append(doing))
-    verdict = pool.evaluate(RELU, submission(before=REMEMBERING))
-    assert doings == [f"building {RELU}", "waiting"]
+    verdict = pool.evaluate(SMALL_RELU, submission(before=REMEMBERING))
+    assert doings == [f"building {SMALL_RELU.id}", "waiting"]
     assert verdict.status is Status.PASSED, (verdict.status, verdict.message, verdict.detail)
     assert verdict.build is not None
     assert verdict.build.compiled == 0
@@ -176,9 +176,10 @@ def worker(tmp_path_factory) -> Iterator[tuple[BuildWorker, Path]]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        evaluator = Evaluator(protocol=make_protocol("verified tight"), device="cpu", sandbox="process")
+        rules = with_limits(make_protocol("verified tight"), build_s=5.0)
+        evaluator = Evaluator(protocol=rules, device="cpu", sandbox="process")
         (made,) = evaluator.build_workers(1)
-        made.build(load_problem(RELU), "from torch.utils.cpp_extension import load_inline", None)  # its judge is there
+        made.build(SMALL_RELU, "from torch.utils.cpp_extension import load_inline", None)  # its judge is there
         yield made, folder / "kbenv" / "builds"
         made.close()
 
@@ -189,10 +190,10 @@ def test_a_hostile_submission_costs_a_worker_its_time_and_nothing_else(worker, n
     made, cache = worker
     before = descendants()
     source = CRASH if name == "crash" else load_case(TESTS / "exploits" / f"{name}.py").source
-    made.build(load_problem(RELU), source, None)
+    made.build(SMALL_RELU, source, None)
     assert len(descendants()) <= len(before)
     known = keys(cache)
-    made.build(load_problem(RELU), submission(include=f"// {name}"), None)
+    made.build(SMALL_RELU, submission(include=f"// {name}"), None)
     assert len(keys(cache) - known) == 2
     assert all((cache / key).stat().st_uid == 0 for key in keys(cache))
 
@@ -203,16 +204,16 @@ def test_a_submission_that_asks_for_the_device_is_told_of_the_one_that_its_job_h
     asks = "assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)"
     source = submission(before=asks, include="// of the device")
     known = keys(cache)
-    made.build(load_problem(RELU), source, None)
+    made.build(SMALL_RELU, source, None)
     assert keys(cache) == known
-    made.build(load_problem(RELU), source, {"properties": properties, "architectures": ["sm_90"]})
+    made.build(SMALL_RELU, source, {"properties": properties, "architectures": ["sm_90"]})
     assert len(keys(cache) - known) == 2
 
 
 def test_a_worker_ends_with_its_pool_in_the_middle_of_a_build(open_pool) -> None:
     before, building = descendants(), threading.Event()
     pool = open_pool(on_build=lambda worker, doing: building.set())
-    future = pool.submit(RELU, "import time\n\ntime.sleep(600)\n# load_inline\n")
+    future = pool.submit(SMALL_RELU, "import time\n\ntime.sleep(600)\n# load_inline\n")
     assert building.wait(60)
     while len(descendants() - before) < 4:  # two judges with a fork server each
         pass

@@ -9,12 +9,12 @@ import pytest
 
 from kbenv.evaluator import Evaluator
 from kbenv.verdict import Status
-from tests.judge.corpus import TESTS, load_case
-from tests.judge.evaluators import make_protocol
+from tests.judge.corpus import TESTS, at_small_sizes, load_case
+from tests.judge.evaluators import limited, make_protocol
+from tests.judge.inside import SMALL_RELU
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a builder has a user of its own")
 
-RELU = "core/level1/relu"
 SUBMISSION = """
 import ctypes
 import os
@@ -62,9 +62,9 @@ def evaluator(open_evaluator) -> Iterator[Evaluator]:
 
 def test_an_extension_is_built_once_for_all_processes_and_jobs(evaluator, open_evaluator):
     source = submission()
-    first, again = (evaluator.evaluate(RELU, source) for _ in range(2))
+    first, again = (evaluator.evaluate(SMALL_RELU, source) for _ in range(2))
     with open_evaluator() as another:
-        elsewhere = another.evaluate(RELU, source)
+        elsewhere = another.evaluate(SMALL_RELU, source)
     assert first.status is again.status is elsewhere.status is Status.PASSED, first.message
     assert first.build is not None
     assert first.build.compiled == 1
@@ -78,14 +78,14 @@ def test_an_extension_is_built_once_for_all_processes_and_jobs(evaluator, open_e
 
 def test_two_submissions_of_one_name_do_not_meet(evaluator):
     bodies = ["x[i] < 0 ? 0 : x[i]", "x[i]", "(x[i] + __builtin_fabsf(x[i])) * 0.5f"]
-    found = [evaluator.evaluate(RELU, submission(body)).status for body in bodies]
+    found = [evaluator.evaluate(SMALL_RELU, submission(body)).status for body in bodies]
     assert found[0] is found[2] is Status.PASSED
     assert found[1] is Status.WRONG_VALUE
 
 
 def test_a_refusal_is_a_compile_error_whoever_says_it(evaluator):
     source = submission("undeclared_name")
-    first, again = (evaluator.evaluate(RELU, source) for _ in range(2))
+    first, again = (evaluator.evaluate(SMALL_RELU, source) for _ in range(2))
     for verdict in (first, again):
         assert verdict.status is Status.COMPILE_ERROR
         assert "undeclared_name" in (verdict.detail or "")
@@ -94,7 +94,7 @@ def test_a_refusal_is_a_compile_error_whoever_says_it(evaluator):
 
 
 def test_what_the_judge_does_not_build_pytorch_does(evaluator):
-    verdict = evaluator.evaluate(RELU, submission(flags=["-O2", "-frandom-seed=7"]))
+    verdict = evaluator.evaluate(SMALL_RELU, submission(flags=["-O2", "-frandom-seed=7"]))
     assert verdict.status is Status.PASSED, verdict.message
     assert verdict.build is not None
     assert set(verdict.build.declined) == {"a flag that is not known: -frandom-seed=7"}
@@ -106,7 +106,7 @@ def test_a_header_of_the_submissions_own_is_found(evaluator):
     include = '#include "{}"'
     source = submission("x[i] > 0 ? x[i] : slope", flags=flags, include=include, before=before)
     source = source.replace('#include "{}"', "#include \"''' + os.path.abspath('mine.h') + r'''\"")
-    verdict = evaluator.evaluate(RELU, source)
+    verdict = evaluator.evaluate(SMALL_RELU, source)
     assert verdict.status is Status.PASSED, verdict.detail
     assert verdict.build is None
 
@@ -115,13 +115,14 @@ def test_a_build_without_end_is_the_submissions_timeout(evaluator):
     loop = "constexpr long spin() { long s = 0; for (long i = 0; i < 1L << 60; i++) s += i; return s; }"
     flags = ["-fconstexpr-loop-limit=2147483647", "-fconstexpr-ops-limit=9223372036854775807"]
     source = submission(include=f"{loop}\nconstexpr long x = spin();", flags=flags)
-    assert evaluator.evaluate(RELU, source).status is Status.TIMEOUT
-    assert evaluator.evaluate(RELU, submission()).status is Status.PASSED
+    with limited(evaluator, build_s=4.0):
+        assert evaluator.evaluate(SMALL_RELU, source).status is Status.TIMEOUT
+    assert evaluator.evaluate(SMALL_RELU, submission()).status is Status.PASSED
 
 
 @pytest.mark.slow
 def test_a_binding_of_pytorchs_is_built_with_a_part_of_its_headers(open_evaluator):
-    case = load_case(TESTS / "honest" / "cpp_load_inline.py")
+    case = at_small_sizes(load_case(TESTS / "honest" / "cpp_load_inline.py"))
     rules = make_protocol("verified brisk")
     with Evaluator(protocol=rules, device="cpu", sandbox="process") as evaluator:
         verdict = evaluator.evaluate(case.problem, case.source)

@@ -10,7 +10,9 @@ import pytest
 from kbenv.errors import ReferenceFaultError
 from kbenv.evaluator import Evaluator
 from kbenv.problems.problem import Case, Comparator, Contract, Problem
+from kbenv.protocol import get_protocol
 from kbenv.verdict import Status
+from tests.judge.evaluators import GetEvaluator
 
 STEP = """\
 import torch
@@ -72,10 +74,9 @@ def problem(source: str, **fields: object) -> Problem:
     return Problem(id="test/contract", name="contract", level=None, source=source, **fields)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(protocol="verified", device="cpu", sandbox="process") as evaluator:
-        yield evaluator
+@pytest.fixture
+def evaluator(get_evaluator: GetEvaluator) -> Evaluator:
+    return get_evaluator("verified tight")
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,8 @@ def test_an_argument_that_is_not_there_is_a_fault_of_the_problem(evaluator: Eval
 def test_several_floating_types_and_records_arrive_as_they_were_made() -> None:
     one = problem(MIXED.format(name="Model", body=PRODUCT), contract=Contract(dtype="mixed"))
     assert one.own_precision == "bf16"
-    with Evaluator(protocol="verified", precision="bf16", device="cpu", sandbox="process") as evaluator:
+    rules = get_protocol("verified", "bf16").with_effort("quick")
+    with Evaluator(protocol=rules, device="cpu", sandbox="process") as evaluator:
         assert evaluator.evaluate(one, MIXED.format(name="ModelNew", body=PRODUCT)).credited
         wrong = PRODUCT.replace("packed.codes.float()", "0.9 * packed.codes.float()")
         assert evaluator.evaluate(one, MIXED.format(name="ModelNew", body=wrong)).status is Status.WRONG_VALUE

@@ -19,7 +19,8 @@ from kbenv.profile import code_of, render_profile
 from kbenv.verdict import Status, Verdict
 from tests.dumps import SASS, USAGE
 from tests.judge.evaluators import make_protocol
-from tests.judge.test_builds import RELU, submission
+from tests.judge.inside import RELU, SMALL_RELU
+from tests.judge.test_builds import submission
 
 HERE = Path(__file__).parents[1]
 DUMP = """#!{python}
@@ -56,7 +57,7 @@ def tool_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_builder_reads_the_machine_code_of_what_it_built(tool_folder: Path) -> None:
     dump = DUMP.format(python=sys.executable, usage=USAGE, sass=SASS)
     with open_evaluator(tool_folder, dump) as evaluator:
-        verdict = evaluator.evaluate(RELU, submission())
+        verdict = evaluator.evaluate(SMALL_RELU, submission())
     assert verdict.status is Status.PASSED, verdict.message
     assert verdict.diagnosis is not None
     assert verdict.diagnosis.missing == {}
@@ -67,7 +68,7 @@ def test_a_builder_reads_the_machine_code_of_what_it_built(tool_folder: Path) ->
 
 def test_a_tool_that_fails_leaves_the_verdict_as_it_is(tool_folder: Path) -> None:
     with open_evaluator(tool_folder, FAILING) as evaluator:
-        verdict = evaluator.evaluate(RELU, submission())
+        verdict = evaluator.evaluate(SMALL_RELU, submission())
     assert verdict.status is Status.PASSED, verdict.message
     assert verdict.diagnosis is not None
     assert verdict.diagnosis.code == ()
@@ -93,7 +94,7 @@ class ModelNew(torch.nn.Module):
 def test_what_a_submissions_own_compiler_keeps_is_told_as_its_own_word(tool_folder: Path) -> None:
     dump = DUMP.format(python=sys.executable, usage=USAGE, sass=SASS)
     with open_evaluator(tool_folder, dump) as evaluator:
-        verdict = evaluator.evaluate(RELU, FORGED)
+        verdict = evaluator.evaluate(SMALL_RELU, FORGED)
     assert verdict.status is Status.PASSED, verdict.message
     assert verdict.diagnosis is not None
     assert len(verdict.diagnosis.code) == 3
@@ -124,7 +125,7 @@ class ModelNew(torch.nn.Module):
 )
 def test_a_submission_that_answers_in_its_place_gains_nothing(tool_folder: Path, answer: str) -> None:
     with open_evaluator(tool_folder, FAILING) as evaluator:
-        verdict = evaluator.evaluate(RELU, HOSTILE.replace("{answer}", answer))
+        verdict = evaluator.evaluate(SMALL_RELU, HOSTILE.replace("{answer}", answer))
     assert verdict.status is Status.PASSED, verdict.message
     assert verdict.diagnosis is not None
     assert verdict.diagnosis.code == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from kbenv.problems import load_problem
 from kbenv.problems.problem import Comparator, Contract, Problem
 from kbenv.sandbox.judge.distribution import Distance, Sample, allowed, choose_places, distances, lags_of, sample, width
 from kbenv.verdict import Status
+from tests.judge.evaluators import GetEvaluator
 
 Draw = Callable[[], torch.Tensor]
 X = torch.randn(64, 1024, generator=torch.Generator().manual_seed(3)) + torch.arange(64.0)[:, None] / 32
@@ -159,24 +160,32 @@ def problem(body: str) -> Problem:
     return Problem(id="test/random", name="random", level=None, source=source, contract=contract)
 
 
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(protocol="verified", device="cpu", sandbox="process") as evaluator:
-        yield evaluator
+@pytest.fixture
+def evaluator(get_evaluator: GetEvaluator) -> Evaluator:
+    return get_evaluator("verified brisk")
+
+
+OTHER_DROPOUT = "return torch.where(torch.rand_like(x) < 0.5, x * 2.0001, 0.0)"
+WITH_THE_CORPORA = [pytest.mark.corpus, pytest.mark.corpus_2]
 
 
 @pytest.mark.parametrize(
-    ("reference", "body"),
+    ("reference", "body", "rules"),
     [
-        (DROPOUT, "return torch.where(torch.rand_like(x) < 0.5, x * 2.0001, 0.0)"),
+        (DROPOUT, OTHER_DROPOUT, "verified brisk"),
+        pytest.param(DROPOUT, OTHER_DROPOUT, "verified", marks=WITH_THE_CORPORA),
         pytest.param(
             "return torch.rand_like(x) < 0.3, torch.rand_like(x)",
             "return torch.rand_like(x) > 0.7, 1 - torch.rand_like(x)",
-            marks=[pytest.mark.corpus, pytest.mark.corpus_2],
+            "verified",
+            marks=WITH_THE_CORPORA,
         ),
     ],
 )
-def test_an_honest_kernel_with_another_generator_is_credited(evaluator: Evaluator, reference: str, body: str) -> None:
+def test_an_honest_kernel_with_another_generator_is_credited(
+    get_evaluator: GetEvaluator, reference: str, body: str, rules: str
+) -> None:
+    evaluator = get_evaluator(rules)
     verdict = evaluator.evaluate(problem(reference), SOURCE.format(name="ModelNew", body=body))
     assert verdict.status is Status.PASSED, verdict.message
     used = [check.evidence["tolerance_used"] for check in verdict.checks if "tolerance_used" in check.evidence]

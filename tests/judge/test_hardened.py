@@ -6,8 +6,9 @@ import pytest
 
 from kbenv.evaluator import Evaluator
 from kbenv.problems.problem import Problem
-from kbenv.protocol import get_protocol
 from kbenv.verdict import Status, Verdict
+from tests.judge.corpus import small
+from tests.judge.evaluators import GetEvaluator
 
 NORM = Problem(
     id="test/norm", name="norm", level=None,
@@ -67,12 +68,10 @@ NOT_WHEN_TIMED = PACKED.replace(
 )
 
 
-@pytest.fixture(scope="module")
-def hardened():
+@pytest.fixture
+def hardened(get_evaluator: GetEvaluator) -> Evaluator:
     """At quick effort, and without the rule that a kernel is custom."""
-    protocol = get_protocol("hardened", require_custom_kernel=False).with_effort("quick")
-    with Evaluator(protocol=protocol, device="cpu", sandbox="process") as evaluator:
-        yield evaluator
+    return get_evaluator("hardened brisk")
 
 
 def judge(hardened: Evaluator, source: str) -> Verdict:
@@ -121,7 +120,8 @@ class ModelNew(torch.nn.Module):
         e = torch.exp(x - x.amax(-1, keepdim=True){})
         return e / e.sum(-1, keepdim=True)
 """
-    wrong = hardened.evaluate("core/level1/softmax", source.format(".clamp(min=0)"))
+    softmax = small("core/level1/softmax")
+    wrong = hardened.evaluate(softmax, source.format(".clamp(min=0)"))
     assert wrong.status is Status.WRONG_HIDDEN, wrong.message
     failed = next(check for check in wrong.checks if check.passed is False)
     assert failed.name == "hidden-far-below"
@@ -131,6 +131,6 @@ class ModelNew(torch.nn.Module):
         + "\n\ndef get_inputs():\n    return [torch.rand(64, 300)]\n\n\ndef get_init_inputs():\n    return []\n",
     )  # fmt: skip
     assert hardened.evaluate(by_rand, source.format(".clamp(min=0)")).status is Status.WRONG_HIDDEN
-    right = hardened.evaluate("core/level1/softmax", source.format(""))
+    right = hardened.evaluate(softmax, source.format(""))
     assert right.status is Status.PASSED, right.message
     assert next(check for check in right.checks if check.name == "hidden-far-below").passed

@@ -7,22 +7,11 @@ import pytest
 from kbenv.corpus import try_honest
 from kbenv.evaluator import Evaluator
 from kbenv.verdict import Verdict
-from tests.judge.corpus import SANDBOXES, Case, load_cases, name_of
+from tests.judge.corpus import SANDBOXES, Case, as_parameters, at_small_sizes, load_cases, name_of, small
 
 HONEST = load_cases("honest")
 CUDA_HONEST = load_cases("honest/cuda")
 UNDER_THE_FULL_PROTOCOL = ("c_openmp_ctypes", "weights_packed_once", "output_transposed_strides")
-
-
-def as_parameters(cases: list[Case]) -> list:
-    return [pytest.param(case, id=name_of(case), marks=marks_of(case)) for case in cases]
-
-
-def marks_of(case: Case) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.slow] if case.constants.get("SLOW") else []
-    if case.lacking is not None:
-        marks.append(pytest.mark.skip(reason=f"needs {case.lacking}"))
-    return marks
 
 
 def evaluate(evaluator: Evaluator, case: Case) -> Verdict:
@@ -62,7 +51,7 @@ def test_an_honest_submission_is_credited_under_the_full_protocol(case, get_eval
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("sandbox", SANDBOXES)
-@pytest.mark.parametrize("case", as_parameters(CUDA_HONEST))
+@pytest.mark.parametrize("case", as_parameters(CUDA_HONEST, "cuda:0"))
 def test_an_honest_cuda_submission_is_credited(case, sandbox, get_evaluator):
     assert_credited(case, get_evaluator("hardened brisk", "cuda:0", sandbox))
 
@@ -74,7 +63,18 @@ def test_a_forward_that_waits_on_the_host_is_timed_by_the_open_clock(get_evaluat
 
 
 def test_the_verdict_says_how_the_weights_came_to_agree(get_evaluator):
-    ways = {name_of(case): case for case in HONEST}
     evaluator = get_evaluator("hardened brisk")
-    assert evaluate(evaluator, ways["weights_packed_once"]).weights == "seed"
-    assert evaluate(evaluator, ways["workspace_cached"]).weights == "state_dict"
+    for name, way in (("weights_packed_once", "seed"), ("workspace_cached", "state_dict")):
+        case = next(case for case in HONEST if case.name == name)
+        assert evaluate(evaluator, at_small_sizes(case)).weights == way
+
+
+def test_a_compiled_product_is_credited(get_evaluator):
+    """By torch.compile, which needs no C++ compiler for it: see honest/torch_compile.py."""
+    source = (
+        "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.product = torch.compile(torch.matmul)\n\n    def forward(self, a, b):\n"
+        "        return self.product(a, b)\n"
+    )
+    verdict = get_evaluator("hardened brisk").evaluate(small("core/level1/matmul"), source)
+    assert verdict.credited, verdict.message

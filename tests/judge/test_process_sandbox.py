@@ -11,13 +11,13 @@ import pytest
 
 from kbenv.sandbox.judge.presence import UNSEEN
 from kbenv.verdict import Status, Verdict
-from tests.judge.corpus import TESTS, Case, load_case
+from tests.judge.corpus import TESTS, Case, at_small_sizes, load_case
 from tests.judge.evaluators import SECRET
-from tests.judge.inside import DISTURBANCES, HONEST, RELU, run_inside
+from tests.judge.inside import DISTURBANCES, HONEST, SMALL_RELU, run_inside
 
 
 def exploit(name: str) -> Case:
-    return load_case(TESTS / "exploits" / f"{name}.py")
+    return at_small_sizes(load_case(TESTS / "exploits" / f"{name}.py"))
 
 
 def processes_of(uid: int) -> list[str]:
@@ -50,14 +50,14 @@ LONG = ("exploits/i6_stop_itself.py", "exploits/i6_infinite_loop_in_c.py")
     ],
 )
 def test_the_next_honest_submission_is_credited_after(name, get_evaluator):
-    case = load_case(TESTS / name)
+    case = at_small_sizes(load_case(TESTS / name))
     evaluator = get_evaluator("verified tight")
     disturbed = evaluator.evaluate(case.problem, case.source)
     uid = isolation_of(disturbed).uid
     if uid is not None:
         assert processes_of(uid) == []  # daemons, orphans and sleepers too
     assert sum(disturbed.seconds.values()) < 30
-    verdict = evaluator.evaluate(HONEST.problem, HONEST.source)
+    verdict = evaluator.evaluate(SMALL_RELU, HONEST.source)
     assert verdict.credited, verdict.message
     assert "PLANTED" not in (verdict.output or "")
 
@@ -155,7 +155,7 @@ class ModelNew(torch.nn.Module):
 
 
 def test_a_loopback_of_its_own_is_all_the_network_that_there_is(get_evaluator):
-    verdict = get_evaluator("verified tight").evaluate(RELU, TALKS_TO_ITSELF)
+    verdict = get_evaluator("verified tight").evaluate(SMALL_RELU, TALKS_TO_ITSELF)
     own = "network" in isolation_of(verdict).namespaces  # else sockets of the internet families are denied
     assert verdict.status is (Status.PASSED if own else Status.RUNTIME_ERROR), verdict.message
 
@@ -206,7 +206,7 @@ def test_a_submission_inherits_only_its_own_channel(get_evaluator):
 def test_isolation_is_full_for_root(get_evaluator):
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    isolation = isolation_of(get_evaluator("verified tight").evaluate(HONEST.problem, HONEST.source))
+    isolation = isolation_of(get_evaluator("verified tight").evaluate(SMALL_RELU, HONEST.source))
     if isolation.missing:
         pytest.skip(f"this machine lacks: {'; '.join(isolation.missing)}")
     assert isolation.sandbox == "process"
@@ -228,14 +228,14 @@ def test_what_a_submission_prints_before_it_fails_is_kept_without_a_flush(get_ev
         "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
         "        print('rows:', x.shape[0])\n        raise ValueError('too many rows')\n"
     )
-    verdict = get_evaluator("verified tight").evaluate(RELU, source)
+    verdict = get_evaluator("verified tight").evaluate(SMALL_RELU, source)
     assert verdict.status is Status.RUNTIME_ERROR
     assert "rows:" in (verdict.output or "")
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
 def test_the_runners_of_the_second_pair_were_blank_until_their_turn(get_evaluator, device):
-    verdict = get_evaluator("verified tight", device).evaluate(HONEST.problem, HONEST.source)
+    verdict = get_evaluator("verified tight", device).evaluate(SMALL_RELU, HONEST.source)
     assert verdict.credited, verdict.message
     assert verdict.measurement is not None
     assert verdict.measurement.runner_pairs == 2
@@ -264,5 +264,5 @@ os.environ["SEEN_BEFORE"] = "1"
 """
     source = HONEST.source.replace("import torch\n", f"import torch\n{mark}", 1)
     assert mark in source
-    verdict = get_evaluator("verified tight", device).evaluate(HONEST.problem, source)
+    verdict = get_evaluator("verified tight", device).evaluate(SMALL_RELU, source)
     assert verdict.credited, verdict.message

@@ -27,8 +27,19 @@ def judge(get_evaluator: GetEvaluator, name: str, language: str, device: str) ->
     print(f"{name} {language}: {verdict.speedup.value:.2f}x")
 
 
-@pytest.mark.parametrize("language", ["cpp", "c"])
-@pytest.mark.parametrize("name", EXAMPLES)
+CPP_IN_EVERY_RUN = "elementwise"
+"""Of the examples in C++, each half a minute's work for a compiler of PyTorch's headers."""
+
+
+def on_the_cpu() -> list:
+    long = [pytest.mark.corpus, pytest.mark.corpus_1]
+    pairs = [(name, language) for name in EXAMPLES for language in ("cpp", "c")]
+    return [
+        pytest.param(*pair, marks=long if pair[1] == "cpp" and pair[0] != CPP_IN_EVERY_RUN else []) for pair in pairs
+    ]
+
+
+@pytest.mark.parametrize(("name", "language"), on_the_cpu())
 def test_an_example_is_credited(get_evaluator: GetEvaluator, name: str, language: str) -> None:
     judge(get_evaluator, name, language, "cpu")
 

@@ -5,24 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kbenv.verdict import Status, Verdict
-from tests.judge.corpus import SANDBOXES, Case, load_cases, name_of
+from tests.judge.corpus import SANDBOXES, Case, as_parameters, load_cases, name_of
+from tests.judge.evaluators import limited_for
 
 CASES = load_cases("statuses")
 CUDA_CASES = load_cases("statuses/cuda")
 
 
-def as_parameters(cases: list[Case]) -> list:
-    return [
-        pytest.param(case, id=name_of(case), marks=[pytest.mark.slow] if case.constants.get("SLOW") else [])
-        for case in cases
-    ]
-
-
 def evaluate(case: Case, get_evaluator, device: str = "cpu", sandbox: str = "process") -> Verdict:
     rules = "verified brisk" if case.constants.get("SLOW") else "verified tight"
-    return get_evaluator(rules, device, sandbox, **case.constants.get("PROTOCOL", {})).evaluate(
-        case.problem, case.source
-    )
+    evaluator = get_evaluator(rules, device, sandbox, **case.constants.get("PROTOCOL", {}))
+    with limited_for(case, evaluator):
+        return evaluator.evaluate(case.problem, case.source)
 
 
 def assert_as_expected(case: Case, verdict: Verdict) -> None:
@@ -42,7 +36,7 @@ def test_a_status_is_reached_by_a_real_submission(case, sandbox, get_evaluator):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("sandbox", SANDBOXES)
-@pytest.mark.parametrize("case", as_parameters(CUDA_CASES))
+@pytest.mark.parametrize("case", as_parameters(CUDA_CASES, "cuda:0"))
 def test_a_status_is_reached_by_a_real_cuda_submission(case, sandbox, get_evaluator):
     assert_as_expected(case, evaluate(case, get_evaluator, "cuda:0", sandbox))
 
