@@ -24,6 +24,12 @@ from kbenv.sandbox.judge.arm import ArmError
 from kbenv.sandbox.judge.artifacts import Artifacts
 from kbenv.sandbox.zygote import Zygote
 
+def spent():
+    # processor time, in seconds, of what the zygote has started and waited for
+    with open(f"/proc/{zygote.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
 spec = json.loads(sys.argv[2])
 if not spec["slim"]:
     build.slim_headers = lambda *_, **__: None
@@ -43,7 +49,7 @@ with Zygote.start(spec["root"], contained=False) as zygote:
                     reply["library"] = file.read().hex()
         except ArmError as e:
             reply = {"error": e.kind, "message": e.message}
-        print(json.dumps(reply | {"facts": builds.facts, "left": left}), flush=True)
+        print(json.dumps(reply | {"facts": builds.facts, "left": left, "spent_s": spent()}), flush=True)
 """
 
 
@@ -78,7 +84,8 @@ class BuildServer:
         self._process.wait(timeout=60.0)
 
     def ask(self, request: Any, *, timeout_s: float = 60.0, closed: bool = False, **limits: Any) -> dict[str, Any]:
-        """The reply, with the facts of this one build and, as "library", the library's bytes."""
+        """The reply, with the facts of this one build, as "library" the library's bytes, and as "spent_s" the processor
+        time of all builds so far."""
         asked = {"request": request, "timeout_s": timeout_s, "closed": closed,
                  "limits": Limits(**limits).model_dump(mode="json")}  # fmt: skip
         assert self._process.stdin is not None
