@@ -238,6 +238,7 @@ def test_the_options_reach_the_evaluator_and_the_reward(
         "require_custom_kernel": True,
         "compiled_baseline": False,
         "diagnostics": (),
+        "allow_same_uid": False,
         "docker": DockerSettings(),
     } | {"on_phase": evaluator.options["on_phase"]}  # type: ignore[attr-defined]
     assert "2.30" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
@@ -11,6 +12,8 @@ SLEEPING = "import time\n\ntime.sleep(600)\n# load_inline\n"
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
+
     def on_build(worker: str, doing: str) -> None:
         print(doing, flush=True)
 
