@@ -65,7 +65,9 @@ def start(out: str, pause_s: float, agents: list[str]) -> int:
     SlowEvaluator.pause_s = pause_s
     kbenv.evaluator.Evaluator = make_evaluator  # type: ignore[assignment, misc]
     run.open_model = open_model
-    words = "run --model slow --calls 8 --context summary --context-answers 1"
+    words = "run --model slow --calls 8"
+    if set(agents) - {"single-shot", "skills"}:  # which take none
+        words += " --context summary --context-answers 1"
     words += " --problems core/level1/matmul,core/level1/layer_norm,core/level1/relu,core/level1/softmax"
     words += " --parallel 2 --max-calls 1000"
     return main([*words.split(), "--out", out, *(part for agent in agents for part in ("--agent", agent))])
