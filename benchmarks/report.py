@@ -1,8 +1,9 @@
 """Measures kbenv's own claims on a GPU and writes one Markdown table a section (`make bench`).
 
 Sections:
-    references: KernelBench references submitted as their own ModelNew, through `verified` without the custom-kernel
-        requirement. A level-stratified draw with a fixed seed, plus the problems that are known to be special.
+    references: KernelBench references submitted as their own ModelNew, each as PyTorch computes it with TF32 and
+        without, without the custom-kernel requirement. A level-stratified draw with a fixed seed, plus the problems
+        that are known to be special; with --all each that the audit does not exclude.
     cases: a cheat and honest kernels on KernelBench L1/19 and L1/1.
     clock: the reference against itself on ten problems from 0.01 to 10 ms, several verdicts each: how often the
         interval covers 1.0, and the judge's clock beside CUDA events and Triton's do_bench.
@@ -32,6 +33,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kbenv import Evaluator, Verdict, get_protocol, list_problems, load_problem
+from kbenv.cli.redteam import parse_shard
 from kbenv.errors import SandboxError, UsageError
 from kbenv.problems import Problem
 from kbenv.protocol import Protocol
@@ -58,9 +60,12 @@ CLOCK_PROBLEMS = (
 _FORWARD = {"relu": "torch.relu(x)", "softmax": "torch.softmax(x, 1)", "matmul": "x @ x"}
 
 
-def as_submission(problem: Problem) -> str:
-    """The reference's source with `Model` renamed `ModelNew`."""
-    return re.sub(r"\bModel\b", "ModelNew", problem.source)
+_EXACT = "import torch\n\ntorch.backends.cuda.matmul.allow_tf32 = False\ntorch.backends.cudnn.allow_tf32 = False\n"
+
+
+def as_submission(problem: Problem, *, is_exact: bool = False) -> str:
+    """The reference's source with `Model` renamed `ModelNew`; exact: without TF32."""
+    return (_EXACT if is_exact else "") + re.sub(r"\bModel\b", "ModelNew", problem.source)
 
 
 def clock_problem(operator: str, size: int) -> Problem:
@@ -110,18 +115,33 @@ VERDICT_HEADER = [
 ]  # fmt: skip
 
 
-def references(draw: dict[int, int], only: str | None) -> Iterator[list[str]]:
+def references(options: argparse.Namespace) -> Iterator[list[str]]:
     yield VERDICT_HEADER
-    if only:
-        draw = {}
-    chosen = {f"kernelbench/{name}" for name in (only.split(",") if only else SPECIAL)}
-    for level, count in draw.items():
-        ids = [problem.id for problem in list_problems(f"kernelbench/level{level}/*")]
-        chosen |= set(random.Random(level).sample(ids, min(count, len(ids))))
-    with Evaluator(protocol="verified", require_custom_kernel=False) as evaluator:
-        for name in sorted(chosen, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]):
+    started = time.perf_counter()
+    if options.only:
+        ids = [f"kernelbench/{name}" for name in options.only.split(",")]
+    else:
+        levels = [[problem.id for problem in list_problems(f"kernelbench/level{level}/*")] for level in DRAW]
+        sizes = map(len, levels) if options.all else DRAW.values()
+        ids = [
+            name
+            for level, of_level, size in zip(DRAW, levels, sizes, strict=True)
+            for name in random.Random(level).sample(of_level, min(size, len(of_level)))
+        ]
+        ids += [] if options.all else [f"kernelbench/{name}" for name in SPECIAL]
+    first, step = parse_shard(options.shard)
+    ids = sorted(set(ids), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])[first::step]
+    with Evaluator(
+        protocol=options.protocol, effort=options.effort, require_custom_kernel=False, device=options.device
+    ) as evaluator:
+        for name in (name for name in ids if name not in evaluator.protocol.excluded):
             problem = load_problem(name)
-            yield verdict_row(problem, "", *judge(evaluator, problem, as_submission(problem)))
+            for is_exact in (False, True):
+                if time.perf_counter() - started > options.budget_s:
+                    return
+                source = as_submission(problem, is_exact=is_exact)
+                form = "exact" if is_exact else "TF32"
+                yield verdict_row(problem, form, *judge(evaluator, problem, source))
 
 
 def aa(repeats: int, budget_s: float, device: str) -> Iterator[list[str]]:
@@ -155,7 +175,6 @@ def clock(repeats: int, budget_s: float) -> Iterator[list[str]]:
            "calls a turn", "speedups", "half-width", "covers 1.0", "s per verdict"]  # fmt: skip
     covered = total = 0
     benches = do_bench()
-    judged_problems = {}
     with Evaluator(protocol="verified", require_custom_kernel=False) as evaluator:
         problems = [clock_problem(operator, size) for operator, size in CLOCK_PROBLEMS]
         judged_problems: dict[str, list[tuple[Verdict | None, str, float]]] = {problem.id: [] for problem in problems}
@@ -279,17 +298,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--repeats", type=int, default=5, help="verdicts a problem in `clock` and `aa`")
-    parser.add_argument("--budget-s", type=float, default=1e9, help="`clock` and `aa` begin no verdict after this long")
-    parser.add_argument("--device", default="auto", help="`aa`: as of `kbenv eval`")
+    parser.add_argument(
+        "--budget-s", type=float, default=1e9, help="`clock`, `aa` and `references` begin no verdict after this long"
+    )
+    parser.add_argument("--device", default="auto", help="`aa` and `references`: as of `kbenv eval`")
+    parser.add_argument("--protocol", default="hardened", help="`references`: as of `kbenv eval`")
+    parser.add_argument("--effort", default="full", help="`references`: as of `kbenv eval`")
     parser.add_argument("--only", help="`references`: these problems only, such as level1/50,level2/12")
-    parser.add_argument("--mount", action="append", default=[], help="`sandboxes`: as of `kbenv eval`")
     parser.add_argument("--all", action="store_true", help="`references` over all 250 problems")
+    parser.add_argument("--shard", metavar="K/N", help="`references`: the K-th of N parts")
+    parser.add_argument("--mount", action="append", default=[], help="`sandboxes`: as of `kbenv eval`")
     options = parser.parse_args(argv)
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"sections are {', '.join(SECTIONS)}; found {', '.join(sorted(unknown))}")
     sections = {
-        "references": lambda: references({1: 100, 2: 100, 3: 50} if options.all else DRAW, options.only),
+        "references": lambda: references(options),
         "cases": cases, "clock": lambda: clock(options.repeats, options.budget_s),
         "aa": lambda: aa(options.repeats, options.budget_s, options.device),
         "recovery": recovery, "sandboxes": lambda: sandboxes(options.mount), "capacity": capacity,
