@@ -19,6 +19,7 @@ from kbenv.sandbox.judge.calibration import Calibration, Closer, Rule
 from kbenv.sandbox.judge.compare import Comparison
 from kbenv.sandbox.judge.probe import jitter
 from kbenv.sandbox.layout import Arena
+from kbenv.sandbox.runner.rounded import RoundedOperators
 from kbenv.sandbox.runner.truncated import ChangedProducts, dithered_products
 from tests.arenas import arena_of
 
@@ -262,7 +263,7 @@ def test_rows_that_hang_on_two_scores_pass_once_they_are_looked_at_closer() -> N
         places = calibration.outside.get(0, torch.zeros(0, dtype=torch.int64))
         error = calibration.least_error(0, 0, places)
         for _ in range(4):
-            with dithered_products():
+            with dithered_products(), RoundedOperators():
                 moved = arena_of([window_attention(*inputs)])
             off = (exact.flat_leaf(0, 0)[places] - moved.flat_leaf(0, 0)[places].double()).abs()
             error = torch.maximum(error, off)

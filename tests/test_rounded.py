@@ -32,6 +32,15 @@ def test_views_integers_and_what_is_written_in_place_stay():
     assert count == (kept > 0.5).sum()
 
 
+def test_infinities_stay_as_those_of_a_mask():
+    scores = torch.full((4, 100), -torch.inf)
+    scores[:, 1] = 2.0
+    with RoundedOperators():
+        moved = scores.clone()
+    assert torch.equal(moved.isinf(), scores.isinf())
+    assert not moved.isnan().any()
+
+
 def test_a_chain_is_off_by_more_where_it_is_sensitive():
     x = torch.tensor([1.0, 1e6])
     with RoundedOperators():

@@ -24,7 +24,7 @@ class Noise:
             self._generators[x.device] = torch.Generator(x.device)
             self._generators[x.device].seed()
         share = torch.empty_like(x).uniform_(-self._share, self._share, generator=self._generators[x.device])
-        return x + x * share
+        return x * (1 + share)  # which leaves infinities, as of masks, alone
 
 
 class RoundedOperators(DispatchMode):
