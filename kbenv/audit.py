@@ -149,6 +149,8 @@ def _degenerate(audit: Audit) -> Iterator[Finding]:
             yield finding
             break
     judged = audit.judged
+    if judged is not None:
+        yield from _sameness(judged)  # what is timed would be known beforehand
     if judged is not None and judged.ill_conditioned:
         words = " with redrawn parameters" if audit.redrawn is not None else ""
         yield _finding(
@@ -190,6 +192,16 @@ def _emptiness(state: State, words: str) -> Finding | None:
     return None
 
 
+def _sameness(state: State) -> Iterator[Finding]:
+    """The same output on all plain draws, where only other inputs tell a kernel from one that computes nothing."""
+    if not varying(state):
+        return
+    if is_constant(state.outputs):
+        yield _finding("constant-on-plain", f"constant on plain draws; varies on {', '.join(varying(state))}")
+    elif is_independent(state.outputs):
+        yield _finding("independent-on-plain", f"the same for plain draws; varies on {', '.join(varying(state))}")
+
+
 def is_constant(outputs: Sequence[DrawnOutput]) -> bool:
     """Whether every output has one value on two plain draws, up to the reference's rounding error."""
     return is_independent(outputs) and all((output.spread or 0.0) <= BEYOND_NOISE * output.noise for output in outputs)
@@ -226,7 +238,7 @@ def largest_error(state: State) -> float:
 def _notes(audit: Audit) -> Iterator[Finding]:
     given, judged = audit.given, audit.judged
     if given is not None:
-        yield from _notes_on_values(given, effects=not is_random(audit))
+        yield from _notes_on_values(given, effects=not is_random(audit), judged=given is judged)
         if given.ill_conditioned and audit.redrawn is not None and not audit.redrawn.ill_conditioned:
             text = f"with its own parameters the reference's rounding error is {largest_error(given):.2g} of its output"
             yield _finding("ill-conditioned-as-given", text)
@@ -247,13 +259,10 @@ def _notes(audit: Audit) -> Iterator[Finding]:
         yield _finding("cut-short", f"the time limit left out {', '.join(audit.skipped)}")
 
 
-def _notes_on_values(given: State, *, effects: bool) -> Iterator[Finding]:
+def _notes_on_values(given: State, *, effects: bool, judged: bool) -> Iterator[Finding]:
     outputs = given.outputs
-    if effects and varying(given):
-        if is_constant(outputs):
-            yield _finding("constant-on-plain", f"constant on plain draws; varies on {', '.join(varying(given))}")
-        elif is_independent(outputs):
-            yield _finding("independent-on-plain", f"the same for plain draws; varies on {', '.join(varying(given))}")
+    if effects and not judged:
+        yield from _sameness(given)
     words = {"zeros": "zeros", "mean": "the mean everywhere", "frozen": "the output of another draw"}
     for name, text in words.items():
         needed = [getattr(output.tolerances, name) for output in outputs]

@@ -98,6 +98,9 @@ def test_constant_means_one_value_on_plain_draws_and_on_every_distribution(empty
     assert degenerate(make_audit(given=everywhere)) == ["constant"]
     elsewhere = state(outputs=(empty,), distributions=(distribution("D2"),))
     audit = make_audit(given=elsewhere)
+    assert degenerate(audit) == ["constant-on-plain"]
+    assert "constant-on-plain" not in notes(audit)
+    audit = make_audit(given=elsewhere, redrawn=state())
     assert degenerate(audit) == []
     assert "constant-on-plain" in notes(audit)
 
@@ -123,7 +126,7 @@ def test_independent_outputs_vary_within_and_not_between_draws() -> None:
     given = state(outputs=(frozen,), distributions=(distribution("D2", outputs=(output(),)),))
     assert degenerate(make_audit(given=given)) == ["input-independent"]
     given = state(outputs=(frozen,), distributions=(distribution("D2", outputs=(output(rms=3.0),)),))
-    assert degenerate(make_audit(given=given)) == []
+    assert degenerate(make_audit(given=given)) == ["independent-on-plain"]
 
 
 def test_a_failure_is_degenerate_unless_the_problem_itself_leaves_the_distribution_out() -> None:

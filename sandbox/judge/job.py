@@ -27,7 +27,7 @@ from .clock import Clock, Turn
 from .compare import Comparison, same_bytes
 from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
-from .memory import measure_memory
+from .memory import expect_room, measure_memory
 from .place import NULL, REFERENCE, SUBMISSION, Place
 from .plan import Demand, DoesNotFitError, Plan, free_memory, make_plan
 from .plausibility import Rates, find_floor, take_rates
@@ -119,6 +119,8 @@ class Job:
                 if "submission" in self._arms:
                     self._arms["submission"].stop()  # what it printed last is in the pipe
                 self.keep_printed()
+                if fault.status == "OUT_OF_MEMORY" and self.device == "cuda":
+                    expect_room(self.plan.runner_bytes)
                 if asks_for_access(self, fault):
                     self._phase("diagnosis", lambda: diagnose_access(self))
             except DoesNotFitError as e:

@@ -23,7 +23,7 @@ import torch
 
 from .arm import REFERENCE_S, Arm, ArmError
 from .checks import words_of
-from .faults import SubmissionFault
+from .faults import InfrastructureFault, SubmissionFault
 from .plan import CONTEXT_BYTES
 from .slots import Slots, copy_slots
 
@@ -208,6 +208,23 @@ def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]
     return {role: nbytes + peaks[role].growth for role, nbytes in by_role.items()}, total
 
 
+def expect_room(runner_bytes: int) -> None:
+    """On a GPU, for a submission that found too little memory and is gone: that there is as much as a runner takes.
+
+    Raises:
+        InfrastructureFault: there is less; another process has taken it since the plan was made.
+    """
+    before = _free()
+    free = before + _given_back(before, runner_bytes - before)
+    if free < runner_bytes:
+        raise InfrastructureFault(
+            "memory",
+            f"the submission ran out of memory, of which {free / 2**30:.2f} GiB are free without it, while a kernel "
+            f"like the reference takes {runner_bytes / 2**30:.2f}: another process has taken what was free before; "
+            "leave the device to the judge",
+        )
+
+
 def _given_back(before: int, at_least: int) -> int:
     """By how much the device's free memory has grown since `before`, at least `at_least` if that comes in time."""
     started = changed = time.monotonic()
@@ -224,7 +241,8 @@ def _given_back(before: int, at_least: int) -> int:
 
 def _stir() -> None:
     """Takes a little of the device's memory and gives it back: a driver may count what it has cleared only then."""
-    torch.empty(_STIRRED_BYTES, dtype=torch.uint8, device="cuda")
+    with contextlib.suppress(torch.OutOfMemoryError):
+        torch.empty(_STIRRED_BYTES, dtype=torch.uint8, device="cuda")
     torch.cuda.empty_cache()
 
 

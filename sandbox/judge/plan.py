@@ -42,6 +42,8 @@ class Plan:
     have_bytes: int
     room_for_contexts: int
     """How many processes may hold a CUDA context beside what the plan needs."""
+    runner_bytes: int
+    """What one runner takes beyond its slots: as much as the reference, and a context."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
     """
     per_slot = 3 * demand.input_bytes + 5 * demand.output_bytes
     context = CONTEXT_BYTES if demand.device == "cuda" else 0
+    one = demand.work_bytes + context
     shared_need = 2 * demand.work_bytes + context + _CHUNK_BYTES
     room = int(demand.free_bytes * 0.95) - shared_need
     both = demand.input_bytes + demand.output_bytes
@@ -80,7 +83,7 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
         need = shared_need + slots * per_slot
         # A runner that is being replaced holds its memory for a while beside its successor's.
         left = room - slots * per_slot - demand.work_bytes
-        return Plan(slots, min(slots, calls), False, cold, need, demand.free_bytes, max(0, left) // CONTEXT_BYTES)
+        return Plan(slots, min(slots, calls), False, cold, need, demand.free_bytes, max(0, left) // CONTEXT_BYTES, one)
     need = both + demand.work_bytes + demand.weight_bytes + context + _CHUNK_BYTES
     if need > demand.free_bytes or demand.device == "cpu":
         raise DoesNotFitError(
@@ -90,7 +93,7 @@ def make_plan(demand: Demand, *, target_turn_ms: float, max_slots: int, cold_l2_
             "a smaller problem"
         )
     cold = demand.l2_bytes > 0 and both >= cold_l2_multiple * demand.l2_bytes
-    return Plan(1, 1, True, cold, need, demand.free_bytes, 0)
+    return Plan(1, 1, True, cold, need, demand.free_bytes, 0, one)
 
 
 def free_memory(device: str) -> tuple[int, int]:
