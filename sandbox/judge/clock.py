@@ -97,7 +97,7 @@ class Clock:
             gate = slots.next_gate() if gated else None
             if gate is not None:
                 arm.send(op, first=first, calls=calls, gate=gate, announce=True, apart=apart, events=False)
-                self._await_enqueued(arm, slots, gate, gate_s, deadline_s)
+                self._await_enqueued(arm, slots, gate, first, calls, gate_s, deadline_s)
                 time.sleep(0.0005)  # let the runner reach its synchronize
             started = time.perf_counter_ns()
             copy_slots(self._store.masters, slots.inputs, first, calls)
@@ -201,11 +201,14 @@ class Clock:
         if not torch.equal(at_done, snapshot[sample.to(snapshot.device)].to(at_done.device)):
             raise ArmError("malformed", f"the {arm.role}'s outputs still changed after it said that it was done")
 
-    def _await_enqueued(self, arm: Arm, slots: Slots, gate: int, gate_s: float, deadline_s: float) -> None:
+    def _await_enqueued(
+        self, arm: Arm, slots: Slots, gate: int, first: int, calls: int, gate_s: float, deadline_s: float
+    ) -> None:
         try:
             answer = arm.receive(gate_s)
         except ArmError as e:
-            slots.open_gate(gate)  # whatever is behind it may go
+            copy_slots(self._store.masters, slots.inputs, first, calls)  # an index that is hidden is no index
+            slots.open_gate(gate)  # whatever is behind it may go; these inputs are not timed again
             self._synchronize()
             if e.kind != "timeout":
                 raise
