@@ -15,6 +15,7 @@ EXCLUDED: Mapping[str, str] = {
     # Audited on an H200 (torch 2.11) under fp32, parameters drawn anew: benchmarks/results/kernelbench-audit.md.
     "kernelbench/level2/9": "its output is zero on every plain draw, so that it may be known beforehand",
     "kernelbench/level2/36": "its output is the same whatever goes in",
+    "kernelbench/level2/58": "its output is constant in three of ten draws of its parameters: 17 of 60 on a CPU",
     "kernelbench/level2/66": "zeros are within 1e-3 of its output, and in training mode its forward is random",
     "kernelbench/level3/10": "the reference's own rounding error is 5% of its output",
     "kernelbench/level3/18": "its output is the same on all plain draws, up to rounding: it may be known beforehand",
