@@ -14,7 +14,6 @@ import torch
 
 from kbenv.sandbox.judge import memory
 from kbenv.sandbox.judge.compare import Comparison
-from kbenv.sandbox.judge.faults import InfrastructureFault
 from kbenv.sandbox.judge.memory import Peak, least_peak, peak, pinned_bytes, unseen_bytes, unseen_in_all
 from kbenv.sandbox.judge.proc import private_bytes, shared_bytes
 from kbenv.sandbox.layout import Arena
@@ -52,7 +51,7 @@ def nothing_stirred(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def end_runners(held: dict[str, int], looks: int, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, int], int]:
     device = Device(held, looks=looks)
-    monkeypatch.setattr(memory, "_free", device.look)
+    monkeypatch.setattr(memory, "free_bytes", device.look)
     null = SimpleNamespace(ask=device.trim)
     job: Any = SimpleNamespace(
         stop_arms=device.stop_arms, arm={"null": null}.__getitem__, reference_faults=contextlib.nullcontext
@@ -75,19 +74,8 @@ def test_what_comes_too_late_to_be_told_apart_is_seen_in_all_of_it() -> None:
 
 def test_a_device_that_others_use_too_is_not_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_RETURN_S", 0.05)
-    monkeypatch.setattr(memory, "_free", lambda: 0)
-    assert memory._given_back(100 * MIB, 1) == -100 * MIB
-
-
-def test_out_of_memory_is_the_submissions_only_where_a_runner_would_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_RETURN_S", 0.05)
-    monkeypatch.setattr(memory, "_stir", lambda: None)
-    looks = iter([100 * MIB, 100 * MIB])
-    monkeypatch.setattr(memory, "_free", lambda: next(looks, 3000 * MIB))
-    memory.expect_room(2500 * MIB)  # which the driver gives back a little later
-    monkeypatch.setattr(memory, "_free", lambda: 1700 * MIB)
-    with pytest.raises(InfrastructureFault, match=r"1\.66 GiB are free without it.* takes 2\.44: another process"):
-        memory.expect_room(2500 * MIB)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 0)
+    assert memory.given_back(100 * MIB, 1) == -100 * MIB
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,16 @@ def test_what_a_compiler_said_is_told_once() -> None:
     assert repeated["detail"].count(said) == 1
     alone = describe_error(subprocess.CalledProcessError(1, ["nvcc", "x.cu"], stderr=said.encode()))
     assert alone["detail"].count(said) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory",
+    ],
+)
+def test_memory_that_a_library_lacks_is_memory(words: str) -> None:
+    assert describe_error(RuntimeError(words))["kind"] == "memory"
+    assert not describe_error(RuntimeError(words))["fatal"]

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from ..confine import isolation_level
 from ..layout import Layout, leaf_from_json
 from ..wire import Message
 from .arm import REFERENCE_S, Arm, ArmError
@@ -27,12 +26,13 @@ from .clock import Clock, Turn
 from .compare import Comparison, same_bytes
 from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
-from .memory import expect_room, measure_memory
-from .place import NULL, REFERENCE, SUBMISSION, Place
+from .memory import measure_memory
+from .place import NULL, REFERENCE, SUBMISSION, Place, expect_isolation
 from .plan import Demand, DoesNotFitError, Plan, free_memory, make_plan
 from .plausibility import Rates, find_floor, take_rates
 from .probe import perturb
 from .provenance import looks_at_kernels, trace_submission
+from .room import charged_to_its_holder, expect_room
 from .seeds import Seeds
 from .slots import Signature, Slots, Store, copy_slots, scale_slots
 from .timing import measure, measure_alone
@@ -100,15 +100,16 @@ class Job:
                 if looks:
                     self._phase("rates", lambda: take_rates(self))
                 self._phase("build", self.start_submission)
-                self._phase("standard", checks.standard_trials)
-                if self.protocol["diagnostics"]:
-                    self._phase("diagnosis", lambda: diagnose_right(self))
-                self._phase("hidden", checks.hidden_trials)
-                self._phase("timing", lambda: measure(self))
-                if looks:
-                    self._phase("plausibility", lambda: find_floor(self))
-                    self._phase("provenance", lambda: trace_submission(self))
-                self._phase("memory", lambda: measure_memory(self))  # the last: it ends the runners
+                with charged_to_its_holder(self):
+                    self._phase("standard", checks.standard_trials)
+                    if self.protocol["diagnostics"]:
+                        self._phase("diagnosis", lambda: diagnose_right(self))
+                    self._phase("hidden", checks.hidden_trials)
+                    self._phase("timing", lambda: measure(self))
+                    if looks:
+                        self._phase("plausibility", lambda: find_floor(self))
+                        self._phase("provenance", lambda: trace_submission(self))
+                    self._phase("memory", lambda: measure_memory(self))  # the last: it ends the runners
                 outcome: Message = {"status": "PASSED", "stage": None, "message": "every check passed", "detail": None}
             except SubmissionFault as fault:
                 outcome = {
@@ -116,7 +117,7 @@ class Job:
                 }  # fmt: skip
                 for claim in ("timing", "memory"):
                     self.result.pop(claim, None)
-                if "submission" in self._arms:
+                if self.has("submission"):
                     self._arms["submission"].stop()  # what it printed last is in the pipe
                 self.keep_printed()
                 if fault.status == "OUT_OF_MEMORY" and self.device == "cuda":
@@ -136,6 +137,7 @@ class Job:
         }  # fmt: skip
 
     def _phase(self, name: str, step: Callable[[], None]) -> None:
+        self.stage = {"diagnosis": "standard", "plausibility": "timing"}.get(name, name)
         self.report(name)
         started = time.perf_counter()
         try:
@@ -303,6 +305,9 @@ class Job:
     def arm(self, role: str) -> Arm:
         return self._arms[role]
 
+    def has(self, role: str) -> bool:
+        return role in self._arms
+
     @contextlib.contextmanager
     def others_paused(self, role: str) -> Iterator[None]:
         """The other arms' processes stand still during a turn of `role`: all on the CPU, on a GPU the submission's.
@@ -345,12 +350,8 @@ class Job:
         limits, protocol = self.protocol["limits"], self.protocol
         arm = self.start_arm("submission")
         self._isolation = self._isolation or arm.isolation
-        if not protocol["same_uid"] and isolation_level(arm.isolation) == "same-uid":
-            raise InfrastructureFault(
-                "isolation",
-                "nothing but limits and a filter would keep the submission from this user's files, and the protocol "
-                "asks for more: install bubblewrap, run kbenv as root or with Docker, or allow it (--allow-same-uid)",
-            )
+        if not protocol["same_uid"]:
+            expect_isolation(arm.isolation)
         arm.build = None if self._builds is None else self._builds.answer
         with self.submission_faults(stage):
             loaded = arm.ask(

@@ -23,7 +23,7 @@ import torch
 
 from .arm import REFERENCE_S, Arm, ArmError
 from .checks import words_of
-from .faults import InfrastructureFault, SubmissionFault
+from .faults import SubmissionFault
 from .plan import CONTEXT_BYTES
 from .slots import Slots, copy_slots
 
@@ -173,7 +173,7 @@ def peak(job: Job, role: str, slots: Slots, timeout_s: float) -> Peak | None:
         with _watched(arm) as extremes:
             reported = arm.ask("measure_memory", timeout_s=timeout_s)
             _stir()
-            growth = max(0, _free() - extremes.free)
+            growth = max(0, free_bytes() - extremes.free)
         private = arm.private_bytes()
         copy_slots(slots.outputs, store.snapshot, 0, 1)
         job.synchronize()
@@ -196,45 +196,28 @@ def _end_runners(job: Job, peaks: dict[str, Peak]) -> tuple[dict[str, int], int]
         job.arm("null").ask("trim", timeout_s=REFERENCE_S)  # it has an output at hand to copy from
     _stir()
     submission, reference = peaks["submission"], peaks["reference"]
-    begun = _free()
+    begun = free_bytes()
     job.stop_arms("submission")  # what comes late is the others': never too much for the submission
-    held = _given_back(begun, _LEAST_BYTES + submission.reserved)
-    before = _free()
+    held = given_back(begun, _LEAST_BYTES + submission.reserved)
+    before = free_bytes()
     job.stop_arms("reference", "null")
-    others = _given_back(before, 2 * _LEAST_BYTES + reference.reserved)
+    others = given_back(before, 2 * _LEAST_BYTES + reference.reserved)
     context = max(0, others - reference.reserved) // 2
     by_role = {"submission": max(0, held - context), "reference": max(0, others - 2 * context)}
-    total = _free() - begun + submission.growth
+    total = free_bytes() - begun + submission.growth
     return {role: nbytes + peaks[role].growth for role, nbytes in by_role.items()}, total
 
 
-def expect_room(runner_bytes: int) -> None:
-    """On a GPU, for a submission that found too little memory and is gone: that there is as much as a runner takes.
-
-    Raises:
-        InfrastructureFault: there is less; another process has taken it since the plan was made.
-    """
-    before = _free()
-    free = before + _given_back(before, runner_bytes - before)
-    if free < runner_bytes:
-        raise InfrastructureFault(
-            "memory",
-            f"the submission ran out of memory, of which {free / 2**30:.2f} GiB are free without it, while a kernel "
-            f"like the reference takes {runner_bytes / 2**30:.2f}: another process has taken what was free before; "
-            "leave the device to the judge",
-        )
-
-
-def _given_back(before: int, at_least: int) -> int:
+def given_back(before: int, at_least: int) -> int:
     """By how much the device's free memory has grown since `before`, at least `at_least` if that comes in time."""
     started = changed = time.monotonic()
-    free = _free()
+    free = free_bytes()
     while (now := time.monotonic()) < started + _RETURN_S:
         if free - before >= at_least and now - changed >= _SETTLED_S:
             break
         time.sleep(_LOOK_S)
         _stir()
-        if (last := _free()) != free:
+        if (last := free_bytes()) != free:
             free, changed = last, now
     return free - before
 
@@ -255,11 +238,11 @@ class _Extremes:
 @contextlib.contextmanager
 def _watched(arm: Arm) -> Iterator[_Extremes]:
     """Looks at the device's free memory, and at what the runner maps of the host's, again and again meanwhile."""
-    extremes, ended = _Extremes(_free(), arm.mapped_bytes()), threading.Event()
+    extremes, ended = _Extremes(free_bytes(), arm.mapped_bytes()), threading.Event()
 
     def look() -> None:
         while not ended.wait(_LOOK_S):
-            extremes.free = min(extremes.free, _free())
+            extremes.free = min(extremes.free, free_bytes())
             extremes.mapped = max(extremes.mapped, arm.mapped_bytes())
 
     thread = threading.Thread(target=look, daemon=True)
@@ -272,5 +255,5 @@ def _watched(arm: Arm) -> Iterator[_Extremes]:
         extremes.mapped = max(extremes.mapped, arm.mapped_bytes())
 
 
-def _free() -> int:
+def free_bytes() -> int:
     return torch.cuda.mem_get_info()[0]

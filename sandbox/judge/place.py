@@ -8,13 +8,15 @@ before, of which nothing is left by then, and differ in nothing from blank runne
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..confine import isolation_level
 from ..zygote import Zygote
 from .arm import Arm
+from .faults import InfrastructureFault
 from .plan import CONTEXT_BYTES
 from .setting import Setting
 from .spares import Spares
@@ -136,3 +138,13 @@ class Ahead:
             place.close()
             return None
         return place
+
+
+def expect_isolation(had: Mapping[str, Any]) -> None:
+    """Raises InfrastructureFault: a submission would run as this user, with this user's files before it."""
+    if isolation_level(had) == "same-uid":
+        raise InfrastructureFault(
+            "isolation",
+            "nothing but limits and a filter would keep the submission from this user's files, and the protocol "
+            "asks for more: install bubblewrap, run kbenv as root or with Docker, or allow it (--allow-same-uid)",
+        )

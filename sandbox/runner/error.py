@@ -17,6 +17,10 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.s
 _SOURCE = "submission.py"
 
 
+_NO_MEMORY = ("can't allocate memory", "cuda error: out of memory", "status_alloc_failed")
+"""Of the host's allocator, of what calls the driver itself, and of cuBLAS and cuDNN where they make a handle."""
+
+
 class Mismatch(Exception):
     """An output of another structure, shape or dtype than the reference's."""
 
@@ -41,7 +45,7 @@ def describe_error(error: BaseException) -> Message:
         kind = "load"
     elif any(_is_compile_error(link) for link in chain):
         kind = "compile"
-    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in lowered:
+    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in lowered for words in _NO_MEMORY):
         kind = "memory"
     elif any(words in lowered for words in ("illegal memory access", "misaligned address", "illegal address")):
         kind, fatal = "access", True
