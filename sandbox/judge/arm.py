@@ -22,6 +22,7 @@ from typing import Any
 from .. import cgroup
 from ..wire import MAX_RUNNER_FRAME_BYTES, Channel, ClosedError, DeadlineError, MalformedError, Message, pair
 from ..zygote import Zygote
+from .idle import Idleness
 from .proc import (
     arrivals,
     descendants,
@@ -195,10 +196,12 @@ class Arm:
         self._printed.settle()
         return self._printed.text()
 
-    def ask(self, op: str, *, timeout_s: float, descriptors: Sequence[int] = (), **content: Any) -> Message:
+    def ask(
+        self, op: str, *, timeout_s: float, idle_s: float | None = None, descriptors: Sequence[int] = (), **content: Any
+    ) -> Message:
         """One question and its answer; the descriptors are closed. Raises ArmError."""
         self.send(op, descriptors, **content)
-        return self.receive(timeout_s)
+        return self.receive(timeout_s, idle_s)
 
     def send(self, op: str, descriptors: Sequence[int] = (), **content: Any) -> None:
         try:
@@ -211,13 +214,16 @@ class Arm:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def receive(self, timeout_s: float) -> Message:
+    def receive(self, timeout_s: float, idle_s: float | None = None) -> Message:
+        """The next answer. `idle_s`: how long the runner may do nothing before it. Raises ArmError."""
         deadline = time.monotonic() + timeout_s
+        idleness = Idleness(self._pids, idle_s) if idle_s is not None else None
         while True:
             try:
                 answer = self._channel.receive(max(0.0, min(_WATCH_S, deadline - time.monotonic())))
                 if self.role == "submission" and "build" in answer:
                     self._answer_build(answer["build"], deadline)
+                    idleness = Idleness(self._pids, idle_s) if idle_s is not None else None
                     continue
                 break
             except DeadlineError:
@@ -225,6 +231,8 @@ class Arm:
                 self.watch()
                 if time.monotonic() >= deadline:
                     raise ArmError("timeout", f"no answer within {timeout_s:.4g} s") from None
+                if idleness is not None and idleness.lasts():
+                    raise ArmError("timeout", f"no answer, and no work for one, within {idle_s:.4g} s") from None
             except ClosedError:
                 raise self._died() from None
             except MalformedError as e:

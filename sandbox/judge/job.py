@@ -26,6 +26,7 @@ from .clock import Clock, Turn
 from .compare import Comparison, same_bytes
 from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
+from .idle import IDLE_S
 from .memory import measure_memory
 from .place import NULL, REFERENCE, SUBMISSION, Place, expect_isolation
 from .plan import Demand, DoesNotFitError, Plan, free_memory, make_plan
@@ -355,8 +356,8 @@ class Job:
         arm.build = None if self._builds is None else self._builds.answer
         with self.submission_faults(stage):
             loaded = arm.ask(
-                "load", timeout_s=self.remaining(limits["build_s"], stage), problem=self.problem["source"],
-                source=self.source, entry="ModelNew", seed=self.seeds.construction,
+                "load", timeout_s=self.remaining(limits["build_s"], stage), idle_s=IDLE_S,
+                problem=self.problem["source"], source=self.source, entry="ModelNew", seed=self.seeds.construction,
                 precision=protocol["precision"], tf32=protocol["tf32"]["submission"],
                 redraw=self.redraw(self._redrawn),
             )  # fmt: skip

@@ -61,3 +61,15 @@ def test_a_wrong_value_comes_with_its_evidence(get_evaluator):
     evidence = failed[0].evidence
     assert evidence["max_abs_error"] > 0
     assert 0 < evidence["mismatched"] <= evidence["elements"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["__init__", "forward"])
+def test_who_does_nothing_is_not_waited_for_as_long_as_who_compiles(place: str, get_evaluator) -> None:
+    call = "def __init__(self):\n        super().__init__()" if place == "__init__" else "def forward(self, x):"
+    source = f"import time\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n    {call}\n        time.sleep(3600)\n"
+    evaluator = get_evaluator("verified brisk")
+    assert evaluator.protocol.limits.build_s >= 300
+    verdict = evaluator.evaluate("core/level1/relu", source)
+    assert verdict.status is Status.TIMEOUT
+    assert verdict.message == "no answer, and no work for one, within 30 s"
