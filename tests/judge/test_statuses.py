@@ -63,7 +63,8 @@ def test_a_wrong_value_comes_with_its_evidence(get_evaluator):
     assert 0 < evidence["mismatched"] <= evidence["elements"]
 
 
-@pytest.mark.slow
+@pytest.mark.corpus  # half a minute each
+@pytest.mark.corpus_3
 @pytest.mark.parametrize("place", ["__init__", "forward"])
 def test_who_does_nothing_is_not_waited_for_as_long_as_who_compiles(place: str, get_evaluator) -> None:
     call = "def __init__(self):\n        super().__init__()" if place == "__init__" else "def forward(self, x):"
