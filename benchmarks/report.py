@@ -134,7 +134,8 @@ def references(options: argparse.Namespace) -> Iterator[list[str]]:
     with Evaluator(
         protocol=options.protocol, effort=options.effort, require_custom_kernel=False, device=options.device
     ) as evaluator:
-        for name in (name for name in ids if name not in evaluator.protocol.excluded):
+        excluded = () if options.only else evaluator.protocol.excluded
+        for name in (name for name in ids if name not in excluded):
             problem = load_problem(name)
             for is_exact in (False, True):
                 if time.perf_counter() - started > options.budget_s:
