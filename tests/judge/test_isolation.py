@@ -12,7 +12,7 @@ from kbenv.errors import IsolationError
 from kbenv.sandbox.confine import isolation_level
 from kbenv.sandbox.job import Job as Spec
 from kbenv.sandbox.job import fault_error
-from kbenv.sandbox.judge import job
+from kbenv.sandbox.judge import job, place
 from kbenv.sandbox.judge.faults import InfrastructureFault
 from kbenv.sandbox.judge.place import UIDS, Place
 from kbenv.sandbox.judge.setting import Setting
@@ -27,7 +27,7 @@ def test_a_submission_with_nothing_around_it_is_not_even_loaded(tmp_path, monkey
     protocol = get_protocol("hardened", require_custom_kernel=False)
     spec = Spec(PROBLEM, "raise RuntimeError('it ran')\n" + SUBMISSION, protocol, "cpu", 1).to_message()
     uids = range(61200, 61200 + UIDS) if os.geteuid() == 0 else None
-    monkeypatch.setattr(job, "isolation_level", lambda had: isolation_level({"uid": None, "namespaces": ["network"]}))
+    monkeypatch.setattr(place, "isolation_level", lambda had: isolation_level({"uid": None, "namespaces": ["network"]}))
     with Zygote.start(str(tmp_path), contained=False) as zygote:
         with pytest.raises(InfrastructureFault, match=r"--allow-same-uid") as refused:
             job.Job(spec, Place(zygote, Setting.of(spec), uids), lambda _: None).run()
