@@ -50,7 +50,7 @@ class Waiting:
 
     def send(self, op: str, **content: Any) -> None: ...
 
-    def receive(self, timeout_s: float, idle_s: float | None = None) -> dict[str, Any]:
+    def receive(self, timeout_s: float) -> dict[str, Any]:
         if not self._slots.seen:
             raise ArmError("timeout", "no answer")
         return {}

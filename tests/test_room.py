@@ -42,7 +42,7 @@ def test_a_submission_that_found_no_memory_has_itself_to_blame_where_a_runner_wo
     Device(monkeypatch, free=3 * GIB)
     expect_room(5 * GIB // 2)
     Device(monkeypatch, free=1700 * MIB)
-    with pytest.raises(InfrastructureFault, match=r"1\.66 GiB are free without it.* takes 2\.50: another process"):
+    with pytest.raises(InfrastructureFault, match=r"1\.66 GiB are free without it.* takes 2\.50: something else"):
         expect_room(5 * GIB // 2)
 
 

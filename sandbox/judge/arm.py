@@ -197,11 +197,11 @@ class Arm:
         return self._printed.text()
 
     def ask(
-        self, op: str, *, timeout_s: float, idle_s: float | None = None, descriptors: Sequence[int] = (), **content: Any
+        self, op: str, *, timeout_s: float, must_work: bool = False, descriptors: Sequence[int] = (), **content: Any
     ) -> Message:
         """One question and its answer; the descriptors are closed. Raises ArmError."""
         self.send(op, descriptors, **content)
-        return self.receive(timeout_s, idle_s)
+        return self.receive(timeout_s, must_work=must_work)
 
     def send(self, op: str, descriptors: Sequence[int] = (), **content: Any) -> None:
         try:
@@ -214,16 +214,17 @@ class Arm:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def receive(self, timeout_s: float, idle_s: float | None = None) -> Message:
-        """The next answer. `idle_s`: how long the runner may do nothing before it. Raises ArmError."""
+    def receive(self, timeout_s: float, *, must_work: bool = False) -> Message:
+        """The next answer. `must_work`: who does nothing is not waited for until the end. Raises ArmError."""
         deadline = time.monotonic() + timeout_s
-        idleness = Idleness(self._pids, idle_s) if idle_s is not None else None
+        idleness = Idleness(self._pids) if must_work else None
         while True:
             try:
                 answer = self._channel.receive(max(0.0, min(_WATCH_S, deadline - time.monotonic())))
                 if self.role == "submission" and "build" in answer:
                     self._answer_build(answer["build"], deadline)
-                    idleness = Idleness(self._pids, idle_s) if idle_s is not None else None
+                    if idleness is not None:
+                        idleness.restart()
                     continue
                 break
             except DeadlineError:
@@ -232,7 +233,9 @@ class Arm:
                 if time.monotonic() >= deadline:
                     raise ArmError("timeout", f"no answer within {timeout_s:.4g} s") from None
                 if idleness is not None and idleness.lasts():
-                    raise ArmError("timeout", f"no answer, and no work for one, within {idle_s:.4g} s") from None
+                    raise ArmError(
+                        "timeout", f"no answer, and no work for one, within {idleness.limit_s:.4g} s"
+                    ) from None
             except ClosedError:
                 raise self._died() from None
             except MalformedError as e:

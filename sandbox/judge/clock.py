@@ -31,7 +31,6 @@ import torch
 from ..layout import Arena
 from ..wire import Message
 from .arm import Arm, ArmError
-from .idle import IDLE_S
 from .presence import Look, look
 from .slots import Slots, Store, copy_slots
 
@@ -91,11 +90,13 @@ class Clock:
         sample = self._sample(slots.outputs, first, calls)
         self._synchronize()
         deadline_s = deadline_s or self.call_s * calls
-        idle_s = IDLE_S if device_s is not None else None
+        must_work = device_s is not None
         gc.disable()
         try:
             if self._device == "cpu":
-                return self._stopped_turn(arm, slots, op, first, calls, deadline_s, idle_s, sample, apart=apart)
+                return self._stopped_turn(
+                    arm, slots, op, first, calls, deadline_s, sample, apart=apart, must_work=must_work
+                )
             gate = slots.next_gate() if gated else None
             if gate is not None:
                 arm.send(op, first=first, calls=calls, gate=gate, announce=True, apart=apart, events=False)
@@ -110,7 +111,7 @@ class Clock:
                 announce = device_s is not None
                 arm.send(op, first=first, calls=calls, gate=None, announce=announce, apart=apart, events=events)
                 if device_s is not None:
-                    _expect_enqueued(arm, arm.receive(deadline_s, idle_s))
+                    _expect_enqueued(arm, arm.receive(deadline_s, must_work=must_work))
                     deadline_s = min(deadline_s, device_s)
             computed = None
             if apart:
@@ -129,8 +130,8 @@ class Clock:
         return _turn(started, computed, computed, ended, done)
 
     def _stopped_turn(
-        self, arm: Arm, slots: Slots, op: str, first: int, calls: int, deadline_s: float, idle_s: float | None,
-        sample: torch.Tensor, *, apart: bool,
+        self, arm: Arm, slots: Slots, op: str, first: int, calls: int, deadline_s: float, sample: torch.Tensor, *,
+        apart: bool, must_work: bool,
     ) -> Turn:  # fmt: skip
         arm.pause()
         arm.settle()
@@ -152,7 +153,7 @@ class Clock:
             arm.expect_still()
             copying = time.perf_counter_ns()
             arm.resume()
-        done = arm.receive(deadline_s, idle_s)
+        done = arm.receive(deadline_s, must_work=must_work)
         arm.pause()
         ended = time.perf_counter_ns()
         arm.settle()

@@ -26,7 +26,6 @@ from .clock import Clock, Turn
 from .compare import Comparison, same_bytes
 from .diagnosis import asks_for_access, diagnose_access, diagnose_right
 from .faults import InfrastructureFault, SubmissionFault, submission_fault
-from .idle import IDLE_S
 from .memory import measure_memory
 from .place import NULL, REFERENCE, SUBMISSION, Place, expect_isolation
 from .plan import Demand, DoesNotFitError, Plan, free_memory, make_plan
@@ -85,6 +84,8 @@ class Job:
         """Median turn of the null runner before the submission existed, by calls and whether gated."""
         self.rates: Rates | None = None
         """What the device can do at most; None where it was not measured."""
+        self.stage = ""
+        """Of the job, at which a submission that fails now has failed."""
         self.submission_ms = float("inf")
         """The quickest call of the submission so far, on the open clock: an upper bound of its latency."""
 
@@ -356,7 +357,7 @@ class Job:
         arm.build = None if self._builds is None else self._builds.answer
         with self.submission_faults(stage):
             loaded = arm.ask(
-                "load", timeout_s=self.remaining(limits["build_s"], stage), idle_s=IDLE_S,
+                "load", timeout_s=self.remaining(limits["build_s"], stage), must_work=True,
                 problem=self.problem["source"], source=self.source, entry="ModelNew", seed=self.seeds.construction,
                 precision=protocol["precision"], tf32=protocol["tf32"]["submission"],
                 redraw=self.redraw(self._redrawn),

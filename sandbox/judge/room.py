@@ -23,7 +23,7 @@ def expect_room(runner_bytes: int) -> None:
     """For a submission that found too little memory and is gone: that there is as much as a runner takes.
 
     Raises:
-        InfrastructureFault: there is less; another process has taken it since the plan was made.
+        InfrastructureFault: there is less; something else has taken it since the plan was made.
     """
     before = memory.free_bytes()
     free = before + memory.given_back(before, runner_bytes - before)
@@ -31,7 +31,7 @@ def expect_room(runner_bytes: int) -> None:
         raise InfrastructureFault(
             "memory",
             f"the submission ran out of memory, of which {free / _GIB:.2f} GiB are free without it, while a kernel "
-            f"like the reference takes {runner_bytes / _GIB:.2f}: another process has taken what was free before; "
+            f"like the reference takes {runner_bytes / _GIB:.2f}: something else has taken what was free before; "
             "leave the device to the judge",
         )
 
