@@ -540,6 +540,27 @@ def test_what_earlier_errors_settle_the_whole_test_lets_pass(case, error, seed):
             assert calibration.compare(e, f, slot, e, []).passed
 
 
+@settings(max_examples=80, deadline=None)
+@given(references(), st.sampled_from([0.0, 1e-5, 1e-3, 3e-3, 1e-2]), st.integers(0, 10**6))
+def test_what_one_run_beside_the_fp32_reference_settles_the_whole_test_lets_pass(case, error, seed):
+    generator = torch.Generator().manual_seed(seed)
+    found = [
+        like(x, widened(x) * (1 + error * torch.randn(x.shape, generator=generator).double())).to(x.dtype)
+        for x in case.fp32
+    ]
+    e, f, v = (arena_of(*([x] for x in run)) for run in (case.fp32, found, case.variants[0]))
+    calibration = Calibration(RULE, "cpu")
+    for slot in range(len(found)):
+        calibration.begin(e, slot)
+        calibration.add_variant(e, v, slot)
+        calibration.finish(slot, lasting=False)
+        settled = calibration.settle_calibrated(e, f, slot)
+        if settled is None:
+            return
+        assert settled.passed
+    assert case.judge(found, lasting=False).passed
+
+
 def test_of_a_tie_either_index_may_be_returned_and_no_other():
     x = torch.tensor([[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 5.0, 5.0]])
     expected = torch.tensor([0, 1])

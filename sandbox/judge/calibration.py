@@ -288,6 +288,26 @@ class Calibration:
                         return None
         return into
 
+    def settle_calibrated(self, expected: Arena, found: Arena, slot: int) -> Comparison | None:
+        """The same of one slot that is calibrated: within what `compare` allows by the errors known of it."""
+        into = Comparison()
+        for index, leaf in enumerate(expected.layout.leaves):
+            bounds = self._bounds(slot, index) if _is_inexact(leaf) else None
+            length, start = self._scales[slot, index].length, 0
+            for e, f in _parts(self._device, length, *(x.flat_leaf(slot, index) for x in (expected, found))):
+                if bounds is None or not _settle(self.rule, into, index, start, length, bounds, e, f):
+                    if not same_values(e, f):
+                        return None
+                    into.elements += e.numel()
+                start += e.numel()
+        return into
+
+    def _bounds(self, slot: int, index: int) -> Bounds:
+        scale = self._scales[slot, index]
+        relative = max(self.relative.get(index, 0.0), scale.typical)
+        absolute = _ROUNDING * self.usual.get(index, 0.0) if slot in self._moved else 0.0
+        return scale.bounds(relative, absolute)
+
     def _rows(
         self, expected: Arena, found: Arena, first: int, calls: int, index: int, length: int
     ) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -335,9 +355,7 @@ class Calibration:
                 expected.flat_leaf(slot if row is None else row, index),
                 *(x.flat_leaf(slot, index) for x in (found, fp32)),
             )
-            relative = max(self.relative.get(index, 0.0), scale.typical)
-            absolute = _ROUNDING * self.usual.get(index, 0.0) if slot in self._moved else 0.0
-            bounds = scale.bounds(relative, absolute) if _is_inexact(leaf) else None
+            bounds = self._bounds(slot, index) if _is_inexact(leaf) else None
             closely = partial(_compare_floating, rule, into, leaf, index)
             tied: torch.Tensor | None = None
             for e, f, r in _parts(self._device, scale.length, *flats):

@@ -81,7 +81,7 @@ class Checks:
                 job.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
                 self._explain_read_only_input(fault, slot)
                 raise
-            comparison = job.truth.judge(slot, with_ceiling=True)
+            comparison = job.truth.judge(slot, with_ceiling=True, calibrated=trial < _CALIBRATED)
             if isinstance(comparison, str):
                 text = f"{comparison}, too much to judge by; choose another problem, or --protocol verified"
                 raise InfrastructureFault("reference", text)

@@ -60,7 +60,9 @@ class _OwnRule(Truth):
     def calibrate(self, slot: int, *, drawn: bool = True) -> str | None:
         return None
 
-    def judge(self, slot: int, *, with_ceiling: bool, with_loss: bool = False) -> Comparison | str:
+    def judge(
+        self, slot: int, *, with_ceiling: bool, with_loss: bool = False, calibrated: bool = False
+    ) -> Comparison | str:
         return self.judge_timed(slot, 1, self._job.store.snapshot)
 
     def close_checks(self) -> None:
@@ -126,7 +128,9 @@ class DistributionRule(_OwnRule):
                 raise _weak(reason)
         return None
 
-    def judge(self, slot: int, *, with_ceiling: bool, with_loss: bool = False) -> Comparison | str:
+    def judge(
+        self, slot: int, *, with_ceiling: bool, with_loss: bool = False, calibrated: bool = False
+    ) -> Comparison | str:
         job, standard, self._standard = self._job, self._standard, False
         self._choose(calls=1)
         slots, others = range(slot, slot + 1), list[_Pair]()
