@@ -41,7 +41,7 @@ _FAMILIES = (
 def _find_fallbacks(code: Code) -> Iterator[Found]:
     for node in code.nodes:
         if isinstance(node, ast.ExceptHandler):
-            inside = [part for child in node.body for part in ast.walk(child)]
+            inside = [part for child in node.body for part in code.walk(child)]
             if operation := next((part for part in inside if _operation(code, part)), None):
                 words = f"{code.text_of(operation)}: PyTorch's operation where the code before fails"
                 yield Found("fallback", operation, words)
