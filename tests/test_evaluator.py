@@ -383,6 +383,27 @@ def test_what_depends_on_the_problem_alone_is_read_once_and_not_for_every_source
     )
 
 
+def test_a_right_source_is_read_while_the_judge_measures_memory_and_not_while_it_times(monkeypatch):
+    happened: list[str] = []
+
+    class Judging(ScriptedSandbox):
+        def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
+            for phase in ("timing", "memory"):
+                on_phase(phase)
+            happened.append("result")
+            return make_result()
+
+    def look(*_, **__):
+        happened.append("read")
+        return ()
+
+    monkeypatch.setattr("kbenv.evaluator.screen", look)
+    evaluator, _ = make_evaluator(on_phase=happened.append)
+    evaluator._sandbox = Judging()
+    evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert happened == ["timing", "memory", "read", "result"]
+
+
 def test_the_floor_is_the_judges():
     plausibility = make_plausibility(0.5, below_floor=True)
     evaluator, _ = make_evaluator(make_result(plausibility=plausibility.model_dump()))
