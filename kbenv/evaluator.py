@@ -72,6 +72,11 @@ CPU_THREADS = 1
 """Of a runner on the CPU. With several, OpenMP's threads wait for each other whenever the scheduler puts two on one
 core, and a call takes one, two or ten times as long: an A/A interval of [0.92, 1.04] became [0.44, 2.1] on two cores.
 """
+UNTIMED_PHASE = "memory"
+"""The last of a right submission. Its source is read meanwhile, which takes milliseconds of a processor: it disturbs
+nothing that is timed, and the verdict does not wait for it."""
+_Read = tuple[SubmissionFacts, tuple[ScreenFinding, ...]]
+"""What a source says."""
 
 
 def check_judged(problem: Problem, protocol: Protocol) -> None:
@@ -208,8 +213,15 @@ class Evaluator:
         threads = CPU_THREADS if kind == "cpu" else None
         job = Job(problem, problem.complete(source), self._rules(problem), kind, threads, seeds)
         attempts = Retrying(stop=stop_after_attempt(2), retry=retry_if_exception(self._may_pass), reraise=True)
-        result: Result = attempts(self._sandbox.run, job, self._on_phase)
-        verdict = self._verdict(problem, source, result)
+        read = functools.cache(functools.partial(self._read, problem, source))
+
+        def enter(phase: str) -> None:
+            self._on_phase(phase)
+            if phase == UNTIMED_PHASE:
+                read()
+
+        result: Result = attempts(self._sandbox.run, job, enter)
+        verdict = self._verdict(problem, source, result, read())
         if self._verdicts is not None and seeds is None:
             self._verdicts[key] = verdict
         return verdict
@@ -298,17 +310,18 @@ class Evaluator:
         return problem
 
     def _failed(self, problem: Problem, source: str, status: Status, stage: Stage, message: str) -> Verdict:
+        facts, findings = self._read(problem, source)
         return Verdict(
-            problem=problem.id, status=status, stage=stage, message=message,
-            submission=self._facts(problem, source), screen=self._screen(problem, source),
+            problem=problem.id, status=status, stage=stage, message=message, submission=facts, screen=findings,
             protocol=self._rules(problem),
         )  # fmt: skip
 
     def _rules(self, problem: Problem) -> Protocol:
         return self.protocol.judging(problem.contract.comparator)
 
-    def _screen(self, problem: Problem, source: str) -> tuple[ScreenFinding, ...]:
-        return screen(source, reference=problem.source_for(self.device), precision=self.protocol.precision)
+    def _read(self, problem: Problem, source: str) -> _Read:
+        reference, precision = problem.source_for(self.device), self.protocol.precision
+        return self._facts(problem, source), screen(source, reference=reference, precision=precision)
 
     def _facts(self, problem: Problem, source: str) -> SubmissionFacts:
         data = source.encode("utf-8", "surrogatepass")
@@ -322,8 +335,8 @@ class Evaluator:
             custom_kernel_evidence=tuple(f"{backend}: {word}" for backend, words in counted.items() for word in words),
         )
 
-    def _verdict(self, problem: Problem, source: str, result: Result) -> Verdict:
-        facts = self._facts(problem, source)
+    def _verdict(self, problem: Problem, source: str, result: Result, read: _Read) -> Verdict:
+        facts, findings = read
         status, stage, message = Status(result["status"]), result["stage"], result["message"]
         checks = [Check(**check) for check in result["checks"]]
         provenance = read_provenance(result["trace"], source) if result.get("trace") else None
@@ -352,7 +365,7 @@ class Evaluator:
             checks=tuple(checks),
             flags=tuple(flags),
             provenance=provenance,
-            screen=self._screen(problem, source),
+            screen=findings,
             plausibility=Plausibility(**result["plausibility"]) if result.get("plausibility") else None,
             tf32=result.get("tf32") or {},
             build=Build(**result["build"]) if (result.get("build") or {}).get("requested") else None,

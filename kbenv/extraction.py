@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 from kbenv.problems.problem import parse_source
@@ -153,7 +154,8 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _scan(text: str) -> tuple[list[_Block], list[str]]:
+@lru_cache(maxsize=4)  # of one answer it is asked several times
+def _scan(text: str) -> tuple[Sequence[_Block], Sequence[str]]:
     """The fenced blocks, and the prose around them: `prose[0]` lies before the first fence."""
     text = _SURROGATE.sub("\ufffd", text.removeprefix("\ufeff")).replace("\r\n", "\n").replace("\r", "\n")
     lines = list(_unquoted(_visible_lines(_without_marks(text))))

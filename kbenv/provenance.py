@@ -45,7 +45,8 @@ _COPY = re.compile(r"^(?:Memcpy|Memset|\[CUDA mem)")
 OUTSIDE = "outside of PyTorch's operators"
 
 
-def custom_kernel_evidence(source: str) -> dict[str, tuple[str, ...]]:
+@functools.lru_cache(maxsize=4)  # of one source it is asked several times
+def custom_kernel_evidence(source: str) -> Mapping[str, tuple[str, ...]]:
     """Per backend, what in the source (comments left out where it parses) points to a custom kernel."""
     text = _without_comments(source)
     found = {backend.name: backend.find_evidence(text) for backend in BACKENDS}
@@ -172,7 +173,7 @@ def _listed(parts: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name[:80]} {share:.1%}" for name, share in parts) or "nothing that was seen"
 
 
-@functools.lru_cache(maxsize=4)  # of one source it is asked several times
+@functools.lru_cache(maxsize=4)
 def _without_comments(source: str) -> str:
     """Docstrings and comments removed by a round trip through the syntax tree; the source itself if it has none."""
     try:

@@ -9,9 +9,10 @@ the runner's, which has looked for it.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 from kbenv import screen_forward, screen_kernel
 from kbenv.screen_source import Code, Found, is_self
@@ -82,10 +83,9 @@ def screen(source: str, *, reference: str = "", precision: str = "fp32") -> tupl
         line = max(1, getattr(tree, "lineno", None) or 1)
         return (_finding("unreadable", (line, 0, line, 0), f"the source cannot be parsed: {tree}"),)
     code = Code(source, tree)
-    asked = Code(reference, parsed) if isinstance(parsed := _parse(reference), ast.Module) else None
     found = {
         (item.rule, code.span(item.node, item.within), item.words)
-        for item in _all_found(code, asked)
+        for item in _all_found(code, _operations_of(reference))
         if item.rule != "precision" or precision == "fp32"
     }
     ordered = sorted(found, key=lambda item: (item[1], item[0], item[2]))
@@ -109,11 +109,16 @@ def _finding(rule: str, span: tuple[int, int, int, int], words: str) -> ScreenFi
     )  # fmt: skip
 
 
-def _all_found(code: Code, asked: Code | None) -> Iterator[Found]:
+def _all_found(code: Code, asked: Set[str]) -> Iterator[Found]:
     for rule in _RULES:
         yield from rule(code)
-    if asked is not None:
-        yield from screen_kernel.find_reference_operations(code, asked)
+    yield from screen_kernel.find_reference_operations(code, asked)
+
+
+@functools.lru_cache(maxsize=64)  # every answer to a problem is held against the same one
+def _operations_of(reference: str) -> Set[str]:
+    tree = _parse(reference)
+    return screen_kernel.operations_of(Code(reference, tree)) if isinstance(tree, ast.Module) else frozenset()
 
 
 # -- by name ----------------------------------------------------------------------------------------------------------

@@ -15,21 +15,21 @@ _TO_HOST = frozenset({"item", "tolist", "all", "any", "equal", "allclose", "iscl
 def _find_caches(code: Code) -> Iterator[Found]:
     for function in code.functions:
         names: dict[str, tuple[str, ast.AST]] = {}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and (key := _identity_in(node.value)):
+        for node in code.walk(function):
+            if isinstance(node, ast.Assign) and (key := _identity_in(code, node.value)):
                 names.update({target.id: key for target in node.targets if isinstance(target, ast.Name)})
-        for used in _keys(function):
-            key = _identity_in(used) or next(
-                (names[n.id] for n in ast.walk(used) if isinstance(n, ast.Name) and n.id in names), None
+        for used in _keys(code, function):
+            key = _identity_in(code, used) or next(
+                (names[n.id] for n in code.walk(used) if isinstance(n, ast.Name) and n.id in names), None
             )
             if key is not None:
                 rule, node = key
                 yield Found(rule, node, f"{code.text_of(node)}: something is looked up by it")
 
 
-def _keys(function: Function) -> Iterator[ast.expr]:
+def _keys(code: Code, function: Function) -> Iterator[ast.expr]:
     """Expressions that something is looked up by, or compared with what was kept."""
-    for node in ast.walk(function):
+    for node in code.walk(function):
         match node:
             case ast.Subscript(slice=key):
                 yield key
@@ -42,9 +42,9 @@ def _keys(function: Function) -> Iterator[ast.expr]:
                 yield key
 
 
-def _identity_in(node: ast.AST) -> tuple[str, ast.AST] | None:
+def _identity_in(code: Code, node: ast.AST) -> tuple[str, ast.AST] | None:
     """By what an expression tells tensors apart: where they are, or what they hold."""
-    for part in ast.walk(node):
+    for part in code.walk(node):
         match part:
             case ast.Call(func=ast.Attribute(attr="data_ptr")) | ast.Call(func=ast.Name(id="id")):
                 return "cache-by-identity", part
@@ -60,7 +60,7 @@ def _find_counters(code: Code) -> Iterator[Found]:
         part.attr
         for node in code.nodes
         if isinstance(node, ast.Compare)
-        for part in ast.walk(node)
+        for part in code.walk(node)
         if isinstance(part, ast.Attribute)
     }
     for node in code.nodes:
@@ -73,14 +73,14 @@ def _find_branches_on_data(code: Code) -> Iterator[Found]:
     for function in code.functions:
         if function.name == "__init__":
             continue
-        for node in ast.walk(function):
+        for node in code.walk(function):
             if isinstance(node, ast.If | ast.IfExp | ast.While) and (part := _reads_values(code, node.test)):
-                weights = any(isinstance(p, ast.Attribute) and p.attr in _WEIGHTS for p in ast.walk(node.test))
+                weights = any(isinstance(p, ast.Attribute) and p.attr in _WEIGHTS for p in code.walk(node.test))
                 rule, words = ("weights-inspected", "weights") if weights else ("content-dispatch", "values")
                 yield Found(rule, part, f"{code.text_of(part)}: a branch on {words}")
     for target, value in code.assignments():
         part = _reads_values(code, value)
-        if part and any(isinstance(p, ast.Attribute) and p.attr in _WEIGHTS for p in ast.walk(value)):
+        if part and any(isinstance(p, ast.Attribute) and p.attr in _WEIGHTS for p in code.walk(value)):
             yield Found("weights-inspected", part, f"{code.text_of(target)} is found out from weights")
 
 
@@ -100,7 +100,7 @@ def _find_returns(code: Code) -> Iterator[Found]:
         if function.name not in ("forward", "__call__"):
             continue
         given = {a.arg for a in (*function.args.posonlyargs, *function.args.args)} - {"self"}
-        nodes = list(ast.walk(function))
+        nodes = list(code.walk(function))
         kept = given - {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for node in nodes:
             match node:
@@ -131,7 +131,7 @@ def _find_in_returned(code: Code, node: ast.Return, call: ast.Call) -> Iterator[
 def _find_endless_loops(code: Code) -> Iterator[Found]:
     for node in code.nodes:
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
-            inside = [part for child in node.body for part in ast.walk(child)]
+            inside = [part for child in node.body for part in code.walk(child)]
             if not any(isinstance(part, ast.Break | ast.Return | ast.Raise) for part in inside):
                 yield Found("endless-loop", node.test, "a loop without an end")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from kbenv.screen_source import BUILDS, Code, Found, is_self, word_of
 
@@ -41,7 +41,7 @@ _FAMILIES = (
 def _find_fallbacks(code: Code) -> Iterator[Found]:
     for node in code.nodes:
         if isinstance(node, ast.ExceptHandler):
-            inside = [part for child in node.body for part in ast.walk(child)]
+            inside = [part for child in node.body for part in code.walk(child)]
             if operation := next((part for part in inside if _operation(code, part)), None):
                 words = f"{code.text_of(operation)}: PyTorch's operation where the code before fails"
                 yield Found("fallback", operation, words)
@@ -101,14 +101,17 @@ def _find_problem(code: Code) -> Iterator[Found]:
                 yield Found("reference-used", node, "the problem's module is looked up")
 
 
-def find_reference_operations(code: Code, asked: Code) -> Iterator[Found]:
-    """What the reference is about, and the submission leaves to PyTorch: products if it has any, else all."""
-    wanted = {name for node in asked.nodes if (name := _operation(asked, node))}
-    wanted = wanted & _PRODUCTS or wanted
-    wanted |= {name for family in _FAMILIES if family & wanted for name in family}
+def operations_of(reference: Code) -> Set[str]:
+    """What a reference is about: products if it has any, else all operations of PyTorch's in it."""
+    found = {name for node in reference.nodes if (name := _operation(reference, node))}
+    found = found & _PRODUCTS or found
+    return found.union(*(family for family in _FAMILIES if family & found))
+
+
+def find_reference_operations(code: Code, asked: Set[str]) -> Iterator[Found]:
+    """What the reference is about, and the submission leaves to PyTorch."""
     for node in code.nodes:
-        name = _operation(code, node)
-        if name in wanted:
+        if _operation(code, node) in asked:
             yield Found("reference-operation", node, f"{code.text_of(node)}: PyTorch does what the reference does")
 
 

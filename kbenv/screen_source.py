@@ -40,7 +40,8 @@ class Code:
     """Names and attributes that hold a library, an extension, or what a function of the source's own returned."""
 
     def __post_init__(self) -> None:
-        self.nodes = list(ast.walk(self.tree))
+        self._children: dict[ast.AST, list[ast.AST]] = {}
+        self.nodes = list(self.walk(self.tree))
         self.words = Counter(re.findall(r"\w+", self.source))
         self._lines = re.split(r"\r\n|\r|\n", self.source)
         spoken = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
@@ -75,8 +76,17 @@ class Code:
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
                 yield node.target, node.value
 
+    def walk(self, below: ast.AST) -> Iterator[ast.AST]:
+        """As `ast.walk`, which looks for a node's children by their names each time."""
+        nodes = [below]
+        for node in nodes:
+            if node not in self._children:
+                self._children[node] = list(ast.iter_child_nodes(node))
+            nodes += self._children[node]
+            yield node
+
     def calls(self, below: ast.AST | None = None) -> Iterator[ast.Call]:
-        for node in self.nodes if below is None else ast.walk(below):
+        for node in self.nodes if below is None else self.walk(below):
             if isinstance(node, ast.Call):
                 yield node
 

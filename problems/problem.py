@@ -12,6 +12,7 @@ import ast
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -286,12 +287,18 @@ def training_forbidden(id: str, name: str, licence: str | None) -> TrainingForbi
 def _put_constants(source: str, constants: Mapping[str, Any], *, drop_sizes: bool = False) -> str:
     if not constants:
         return source
+    return _put_literals(source, tuple((name, repr(value)) for name, value in constants.items()), drop_sizes)
+
+
+@lru_cache(maxsize=64)  # of one problem each verdict asks several times
+def _put_literals(source: str, literals: tuple[tuple[str, str], ...], drop_sizes: bool) -> str:
+    constants = dict(literals)
     tree = parse_source(source)
     lines = source.split("\n")  # not splitlines: it also splits at form feeds, which the parser does not count
     for name, statement in reversed(list(constant_assignments(tree))):
         first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno)
         if name in constants:
-            lines[first:last] = [f"{name} = {constants[name]!r}"]
+            lines[first:last] = [f"{name} = {constants[name]}"]
         elif drop_sizes and name == SIZES_NAME and not _reads(tree, SIZES_NAME):
             del lines[first:last]
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ClassVar
@@ -362,6 +363,45 @@ def test_the_source_is_screened_whatever_becomes_of_it():
     verdict = evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
     assert [(finding.rule, finding.line) for finding in verdict.screen] == [("reference-operation", 7)]
     assert [finding.rule for finding in evaluator.format_error(PROBLEM, "no code").screen] == ["no-model"]
+
+
+def test_what_depends_on_the_problem_alone_is_read_once_and_not_for_every_source(monkeypatch):
+    parsed: list[str] = []
+
+    def parse(source, *given, **options):
+        parsed.append(source)
+        return compile(source, "<unknown>", "exec", ast.PyCF_ONLY_AST)
+
+    monkeypatch.setattr(ast, "parse", parse)
+    problem = make_problem(source=f"{PROBLEM.source}# read once\n", sizes={"cpu": {"rows": 3}})
+    evaluator, sandbox = make_evaluator(make_result())
+    for number in range(3):
+        evaluator.evaluate(problem, f"{SUBMISSION_SOURCE}# {number}\n")
+        sandbox.jobs[-1].to_message()
+    assert sorted(source for source in parsed if "# read once" in source) == sorted(
+        [problem.source, problem.source_for("cpu")]
+    )
+
+
+def test_a_right_source_is_read_while_the_judge_measures_memory_and_not_while_it_times(monkeypatch):
+    happened: list[str] = []
+
+    class Judging(ScriptedSandbox):
+        def run(self, job: Job, on_phase: Callable[[str], None]) -> Result:
+            for phase in ("timing", "memory"):
+                on_phase(phase)
+            happened.append("result")
+            return make_result()
+
+    def look(*_, **__):
+        happened.append("read")
+        return ()
+
+    monkeypatch.setattr("kbenv.evaluator.screen", look)
+    evaluator, _ = make_evaluator(on_phase=happened.append)
+    evaluator._sandbox = Judging()
+    evaluator.evaluate(PROBLEM, SUBMISSION_SOURCE)
+    assert happened == ["timing", "memory", "read", "result"]
 
 
 def test_the_floor_is_the_judges():

@@ -169,6 +169,7 @@ class Job:
             self.spares.rest()
             self.plan = self._fit(facts)
             self.store = Store(self.device, self.signature, self.plan)
+            self._stack.callback(self.store.close)  # while runners end: for what is freed later the next job waits
             limits = self.protocol["limits"]
             call_s = max(limits["call_s"], limits["call_factor"] * self.forward_ms / 1e3)
             self.clock = Clock(self.device, self.store, call_s, hides_inputs=not facts["aliases"])

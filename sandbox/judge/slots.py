@@ -143,6 +143,11 @@ class Store:
         self.snapshot = arena(signature.outputs)
         self._kept: Arena | None = None
 
+    def close(self) -> None:
+        """Gives the memory back, whoever still holds the store."""
+        del self.masters, self.expected, self.snapshot
+        self._kept = None
+
     def keep_snapshot(self) -> Arena:
         """The snapshot, put where no further turn overwrites it; until the next one is kept."""
         kept = self._kept or Arena(torch.empty_like(self.snapshot.flat), self.snapshot.layout, self.snapshot.slots)
