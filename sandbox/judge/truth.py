@@ -2,11 +2,11 @@
 
 Under a protocol with a calibrated tolerance a check is held against the reference in float64, and its tolerance comes
 from the reference's own errors on the same inputs (`calibration`); where the output is as close to the fp32 reference
-as earlier checks allow in any case, that is settled without. A timed call is held against what the reference returned
-in its own turn over the same inputs, as close as earlier checks allow; where that does not settle it, against the exact
-fp32 reference, its tolerance from one more run on inputs moved by a unit in the last place, under the baseline's flags,
-and from the errors that the checks have shown. Where float64 is impossible (an operator without it, no memory) the fp32
-reference stands for it, and the verdict says so.
+as earlier checks allow in any case, or as two of the reference's runs do, that is settled without. A timed call is held
+against what the reference returned in its own turn over the same inputs, as close as earlier checks allow; where that
+does not settle it, against the exact fp32 reference, its tolerance from one more run on inputs moved by a unit in the
+last place, under the baseline's flags, and from the errors that the checks have shown. Where float64 is impossible (an
+operator without it, no memory) the fp32 reference stands for it, and the verdict says so.
 
 Without calibration the protocol's fixed tolerance holds, widened where the baseline itself is outside.
 """
