@@ -22,6 +22,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 import random
 import re
 import shlex
@@ -147,7 +148,7 @@ def references(options: argparse.Namespace) -> Iterator[list[str]]:
 
 def aa(repeats: int, budget_s: float, device: str) -> Iterator[list[str]]:
     """The reference as its own submission under `hardened`: its interval is to cover 1.0, 93 times in 100 at least."""
-    yield [*VERDICT_HEADER[:4], "covers 1.0", *VERDICT_HEADER[4:]]
+    yield [*VERDICT_HEADER[:4], "covers 1.0", "pairs", *VERDICT_HEADER[4:]]
     started = time.perf_counter()
     problems = list_problems("core/level[123]/*")[:12]
     for level, count in AA_DRAW.items():
@@ -160,7 +161,19 @@ def aa(repeats: int, budget_s: float, device: str) -> Iterator[list[str]]:
             row = verdict_row(problem, "", verdict, note, seconds)
             speedup = verdict.speedup if verdict else None
             covers = "" if speedup is None else "yes" if speedup.low <= 1.0 <= speedup.high else "NO"
-            yield [*row[:4], covers, *row[4:]]
+            yield [*row[:4], covers, describe_pairs(verdict), *row[4:]]
+
+
+def describe_pairs(verdict: Verdict | None) -> str:
+    """How many pairs of runners, calls in a turn, and the standard deviation of the speedups that pairs show."""
+    measured = verdict.measurement if verdict else None
+    if measured is None:
+        return ""
+    ratios = [r / s for r, s in zip(measured.reference_turns_ms, measured.submission_turns_ms, strict=True)]
+    turns = len(ratios) // measured.runner_pairs
+    of_pairs = [math.log(statistics.median(ratios[at : at + turns])) for at in range(0, len(ratios), turns)]
+    spread = f": {statistics.stdev(of_pairs):.2%}" if len(of_pairs) > 1 else ""
+    return f"{measured.runner_pairs} of {measured.calls_per_turn}{spread}"
 
 
 def cases() -> Iterator[list[str]]:
