@@ -485,15 +485,20 @@ def test_float64_takes_the_place_of_floating_outputs_only():
 # -- the quick way -----------------------------------------------------------------------------------------------------
 
 
+def off_by_chance(case: Reference, error: float, seed: int) -> list[torch.Tensor]:
+    """The fp32 reference of each slot, its elements off by that share of them, normally distributed."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        like(x, widened(x) * (1 + error * torch.randn(x.shape, generator=generator).double())).to(x.dtype)
+        for x in case.fp32
+    ]
+
+
 @settings(max_examples=80, deadline=None)
 @given(references(), st.sampled_from([0.0, 1e-6, 1e-5, 1e-4]), st.integers(0, 10**6))
 def test_what_the_quick_test_settles_the_whole_one_lets_pass(case, error, seed):
     """Against the fp32 reference itself: the whole test with that in the place of float64."""
-    generator = torch.Generator().manual_seed(seed)
-    found = [
-        like(x, widened(x) * (1 + error * torch.randn(x.shape, generator=generator).double())).to(x.dtype)
-        for x in case.fp32
-    ]
+    found = off_by_chance(case, error, seed)
     e, f = (arena_of(*([x] for x in run)) for run in (case.fp32, found))
     own = Reference([widened(x) for x in case.fp32], case.fp32, [])
     for slot in range(len(found)):
@@ -520,11 +525,7 @@ def test_what_is_wrong_the_quick_test_does_not_settle(expected, found):
 @given(references(), st.sampled_from([0.0, 1e-5, 1e-3, 3e-3, 1e-2]), st.integers(0, 10**6))
 def test_what_earlier_errors_settle_the_whole_test_lets_pass(case, error, seed):
     """The errors of slot 0, on the fp32 reference in the place of float64, as timed calls are judged."""
-    generator = torch.Generator().manual_seed(seed)
-    found = [
-        like(x, widened(x) * (1 + error * torch.randn(x.shape, generator=generator).double())).to(x.dtype)
-        for x in case.fp32
-    ]
+    found = off_by_chance(case, error, seed)
     e, f, v = (arena_of(*([x] for x in run)) for run in (case.fp32, found, case.variants[0]))
     calibration = Calibration(RULE, "cpu")
     calibration.begin(e, 0)
@@ -543,11 +544,7 @@ def test_what_earlier_errors_settle_the_whole_test_lets_pass(case, error, seed):
 @settings(max_examples=80, deadline=None)
 @given(references(), st.sampled_from([0.0, 1e-5, 1e-3, 3e-3, 1e-2]), st.integers(0, 10**6))
 def test_what_one_run_beside_the_fp32_reference_settles_the_whole_test_lets_pass(case, error, seed):
-    generator = torch.Generator().manual_seed(seed)
-    found = [
-        like(x, widened(x) * (1 + error * torch.randn(x.shape, generator=generator).double())).to(x.dtype)
-        for x in case.fp32
-    ]
+    found = off_by_chance(case, error, seed)
     e, f, v = (arena_of(*([x] for x in run)) for run in (case.fp32, found, case.variants[0]))
     calibration = Calibration(RULE, "cpu")
     for slot in range(len(found)):

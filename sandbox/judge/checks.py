@@ -64,12 +64,13 @@ class Checks:
             if first is None:
                 first = expected[:_KEPT_BYTES].clone()
             varies = varies or len(expected) > _KEPT_BYTES or not same_bytes(first, expected)
-            if trial < _CALIBRATED and (reason := job.truth.calibrate(slot)) is not None:
-                raise InfrastructureFault(
-                    "reference",
-                    f"{reason}: nothing can be held against it; choose another problem or --protocol verified",
-                )
-            if trial < _CALIBRATED:
+            calibrated = trial < _CALIBRATED
+            if calibrated:
+                if (reason := job.truth.calibrate(slot)) is not None:
+                    raise InfrastructureFault(
+                        "reference",
+                        f"{reason}: nothing can be held against it; choose another problem or --protocol verified",
+                    )
                 self._usual_loss = max(self._usual_loss, job.truth.loss())
             name = f"standard-{trial}"
             try:
@@ -81,7 +82,7 @@ class Checks:
                 job.checks.append({"name": name, "stage": "standard", "passed": False, "evidence": evidence})
                 self._explain_read_only_input(fault, slot)
                 raise
-            comparison = job.truth.judge(slot, with_ceiling=True, calibrated=trial < _CALIBRATED)
+            comparison = job.truth.judge(slot, with_ceiling=True, calibrated=calibrated)
             if isinstance(comparison, str):
                 text = f"{comparison}, too much to judge by; choose another problem, or --protocol verified"
                 raise InfrastructureFault("reference", text)

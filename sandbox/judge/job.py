@@ -93,8 +93,6 @@ class Job:
         """The result for the host; raises InfrastructureFault."""
         checks = Checks(self)
         with self._place, self._stack:
-            if self.device == "cuda":
-                self._stack.callback(torch.cuda.empty_cache)  # last of the job's own: while runners end
             try:
                 self._phase("reference", self.start_reference)
                 self._phase("reference-alone", lambda: measure_alone(self))

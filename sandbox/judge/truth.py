@@ -61,6 +61,9 @@ class Truth:
         """What a check shows of the reference's error holds for those after it: not once the inputs may be scaled."""
         self._has_products = job.device == "cuda" and job.protocol["precision"] == "fp32" and rule is not None
         """Whether the reference, as far as is known, holds products that a tensor core may take."""
+        self._rounding = 1.0
+        """On inputs as the problem draws them the reference's error against float64, as a multiple of that on moved
+        inputs, at least 1: by it the one stands for the other where float64 was not asked."""
         self._few_settle = 2
         """By how much more often a few runs of the reference have settled a check than they have not, and some credit:
         only then they are tried before all."""
@@ -94,6 +97,8 @@ class Truth:
         self._add_jittered(expected, slot, row)
         relative = calibration.finish(slot, lasting=drawn and self.learns, drawn=drawn)
         self._checked_exactly = exact is not None
+        if drawn and self.learns and (jitter := self._relative("jitter")) > 0:
+            self._rounding = max(self._rounding, self._relative("rounding") / jitter)
         if relative >= ILL_CONDITIONED:
             return f"the reference's own rounding error is {relative:.2g} of its output"
         return None
@@ -105,9 +110,12 @@ class Truth:
         """
         if self._job.protocol["precision"] != "fp32":
             return 0.0
-        variants = [self.errors.get(variant, {}).values() for variant in ("rounding", "jitter")]
-        relative = max((error.relative for errors in variants for error in errors), default=0.0)
+        relative = max(self._relative("rounding"), self._relative("jitter"))
         return _LOSS * relative**2 / _ROUNDING
+
+    def _relative(self, variant: str) -> float:
+        """Of the check calibrated last, the largest over outputs; 0 where there was no such run."""
+        return max((error.relative for error in self.errors.get(variant, {}).values()), default=0.0)
 
     def judge(
         self, slot: int, *, with_ceiling: bool, with_loss: bool = False, calibrated: bool = False
@@ -162,7 +170,7 @@ class Truth:
         self._add_baseline(expected, slot)
         self._add_jittered(expected, slot)
         relative = calibration.finish(slot, lasting=False, drawn=with_ceiling)
-        loss = self.loss() if with_loss else 0.0
+        loss = self._rounding**2 * self.loss() if with_loss else 0.0
         if relative >= ILL_CONDITIONED or loss > _MOST_LOSS:
             return None
         settled = calibration.settle_calibrated(expected, found, slot)
